@@ -3,6 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from importlib import import_module
 from importlib.util import find_spec
 from types import FrameType, TracebackType
@@ -69,9 +70,12 @@ class Uninterrupted:
         for number, handler in self._handlers.items():
             if _handler_of(number) == self._on_signal:
                 _handle(number, handler)
+        if not self._pending:
+            return
         pending, self._pending = self._pending, []
-        for number, frame in pending:
-            self._handlers[number](number, frame)
+        with ExitStack() as handled:  # a handler may raise, and those after it are called all the same
+            for number, frame in reversed(pending):
+                handled.callback(self._handlers[number], number, frame)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._owner == threading.get_ident():

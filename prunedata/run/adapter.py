@@ -6,21 +6,19 @@ the run calls its methods, those of several adapters in the order in which they 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from prunedata.counting.counts import Tally
-from prunedata.errors import LossError, PrunedataError, SkippedSamples
+from prunedata.errors import LossError, SkippedSamples
 from prunedata.run.epoch import Epoch
 from prunedata.types import Mask
 
-__all__ = ["Adapter", "Adapters", "Delivery", "check_iterated", "together"]
-
-Some = TypeVar("Some", bound="Adapter")
+__all__ = ["Adapter", "Delivery", "check_iterated", "together"]
 
 
 @dataclass
@@ -99,48 +97,12 @@ class Adapter:
         """React to the end of an epoch, which is in the store by now; `record` is its own in ``Pruner.history``."""
 
 
-class Adapters:
-    """The adapters of a run, in the order in which they were attached."""
-
-    def __init__(self) -> None:
-        self._attached: list[Adapter] = []
-
-    def __iter__(self) -> Iterator[Adapter]:
-        return iter(tuple(self._attached))
-
-    def attach(self, adapter: Some) -> Some:
-        """Add an adapter, or return the one that is there already: itself, or one with the same key."""
-        if not isinstance(adapter, Adapter):
-            raise PrunedataError(f"Expected an adapter, a subclass of prunedata.Adapter. Got {type(adapter).__name__}.")
-        for one in self._attached:
-            if one is adapter or (adapter.key is not None and one.key == adapter.key):
-                if not isinstance(one, type(adapter)):
-                    raise PrunedataError(
-                        f"Expected adapters of one class for the key {adapter.key!r}. Got {type(one).__name__} and "
-                        f"{type(adapter).__name__}."
-                    )
-                return one
-        self._attached.append(adapter)
-        return adapter
-
-    def reopen(self) -> None:
-        """Mark all loaders unfinished; the epoch goes on."""
-        for one in self._attached:
-            for delivery in one.deliveries:
-                delivery.ended = None
-
-    def delivery(self, epoch: int) -> Delivery:
-        """Return the deliveries of all loaders in an epoch as one. Without any, ``delivered`` is None."""
-        return together(epoch, (each for one in self._attached for each in one.deliveries))
-
-
 def together(epoch: int, deliveries: Iterable[Delivery]) -> Delivery:
     """Return the deliveries of all loaders in an epoch as one. Without any, ``delivered`` is None."""
     reports = [one for one in deliveries if one.epoch == epoch]
     reports = [one for one in reports if not one.inner] or reports
-    counts = [
-        int(one.delivered) for one in reports if one.delivered is not None
-    ]  # plain, as they are saved with the run
+    # Plain numbers, as they are saved with the run.
+    counts = [int(one.delivered) for one in reports if one.delivered is not None]
     masks = [one.given for one in reports if one.given is not None]
     ends = [one.ended for one in reports if one.ended is not None]
     return Delivery(

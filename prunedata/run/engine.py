@@ -20,61 +20,40 @@ from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSampl
 from prunedata.plan.onset import Figures, check_figure, find_onset
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.agreement import note_left_out
-from prunedata.policies.protocol import Policy
-from prunedata.run.adapter import Adapters, Delivery
+from prunedata.policies.protocol import Known, Policy
+from prunedata.run.adapter import Adapter, Delivery, together
 from prunedata.run.epoch import Epoch, Role, read_only, select
 from prunedata.run.group import Group, GroupTotals
 from prunedata.run.identity import Identity
+from prunedata.run.ledger import Ledger
 from prunedata.run.meter import Meter
 from prunedata.run.open import OpenEpoch
 from prunedata.run.options import RunOptions, warn_of_lost_figure, warn_of_multiples
+from prunedata.run.pruning import Pruning
 from prunedata.store.state import GUESS, LABEL, RunState
 from prunedata.types import Arrays
 from prunedata.uninterrupted import Uninterrupted
 
 if TYPE_CHECKING:
     from prunedata.findings.advice import Advice
-    from prunedata.run.ledger import Ledger
     from prunedata.store.run_store import RunStore
 
 __all__ = ["Engine"]
 
 
 class Engine:
-    """Run the epochs of a schedule and keep their results in a ledger.
-
-    Parameters
-    ----------
-    options : RunOptions
-        The arguments of the run.
-
-    Attributes
-    ----------
-    pruning : Pruning
-        When the run prunes and how much.
-    ledger : Ledger
-        Counts, arrays and history after the finished epochs.
-    figures : Figures
-        The validation figures, and whether they show the memorization onset.
-    opened : OpenEpoch or None
-        The epoch that is open.
-    meter : Meter
-        Time and losses of the open or last epoch.
-    adapters : Adapters
-    group : Group
-        The processes that train the run together.
-    store : RunStore or None
-        Where the run is kept.
-    uninterrupted : Uninterrupted
-        A context manager: its block is not interrupted.
-    """
+    """Run the epochs of a schedule and keep their results in a ledger."""
 
     def __init__(self, options: RunOptions) -> None:
         self.options = options
-        self.pruning = options.pruning()
+        self.policy: Policy = options.chosen
+        """The policy, or with ``auto`` the one that advice names."""
+        self.pruning = Pruning(options)
         self.ledger = self.empty_ledger()
         self.figures = Figures()
-        self.meter, self.adapters, self.group = Meter(), Adapters(), Group()
+        self.meter, self.group = Meter(), Group()
+        self.adapters: tuple[Adapter, ...] = ()
+        """In the order in which they were attached."""
         self.identity = Identity(options.samples, options.seed, options.keys, follows=options.follow)
         self.uninterrupted = Uninterrupted()
         self.buffer = LossBuffer(options.samples)
@@ -89,14 +68,9 @@ class Engine:
         self._thread: int | None = None
         """The thread that trains, as ``threading.get_ident``."""
 
-    @property
-    def policy(self) -> Policy:
-        """The policy, or with ``auto`` the one that advice names."""
-        return self.options.chosen
-
     def empty_ledger(self) -> Ledger:
         """Empty records for this run."""
-        return self.options.ledger(self.pruning.longest_window, self.policy)
+        return Ledger(self.options, self.pruning.longest_window)
 
     @property
     def current(self) -> Epoch:
@@ -182,28 +156,23 @@ class Engine:
     def _selected(self) -> Epoch:
         """Return the next epoch with the roles of its samples."""
         pruning, number = self.pruning, self.ledger.next_epoch
-        pruned, num_pruned = pruning.prunes(number), pruning.num_pruned
+        pruned, num_pruned, by_weight = pruning.prunes(number), pruning.num_pruned, pruning.leave_out == "weight"
         roles, weights, trained = pruning.roles, None, pruning.trainable
         if pruned and num_pruned:
-            known = self.ledger.knowledge(num_pruned, pruning.compared(self.ledger.arrays.finished))
+            counts, arrays = self.ledger.counts, pruning.compared(self.ledger.arrays.finished)
+            known = Known(counts.counts, counts.hits, counts.visits, arrays, num_pruned)
             keep, weights = select(self.policy, known, seed=self.options.seed, epoch=number, among=pruning.among)
-            out = Role.ZERO_WEIGHT if pruning.by_weight else Role.LEFT_OUT
+            out = Role.ZERO_WEIGHT if by_weight else Role.LEFT_OUT
             roles = np.where((roles == Role.TRAINED) & ~keep, out, roles)
             trained -= num_pruned
         # By weight, a trainer may also deliver samples that are left out for good.
-        zero_weights = pruning.holds_out or (pruning.by_weight and trained < roles.size)
+        zero_weights = pruning.holds_out or (by_weight and trained < roles.size)
         if zero_weights and weights is None:
             weights = read_only((roles == Role.TRAINED).astype(np.float32))
         return Epoch(number, pruned, read_only(roles), self.options.seed, weights, zero_weights)
 
     def end(self, *, commit: bool = True) -> None:
-        """Close the open epoch and commit it.
-
-        Raises
-        ------
-        SkippedSamples
-            If kept samples were not observed. The epoch stays open.
-        """
+        """Close the open epoch and commit it; :class:`SkippedSamples` leaves it open."""
         opened, epoch, ledger = self._now(), self.current, self.ledger
         self._check_part()
         with self.meter.overhead:
@@ -221,10 +190,7 @@ class Engine:
                 self.group.agree("validation figures of the epoch", self.meter.figures, self.meter.figure_sum)
             # What all of them have observed.
             tally, arrays = opened.merged(self.group, guessed=totals.guessed > 0)
-            alone = self.group.processes == 1
-            delivery = (
-                opened.with_left_out(local) if alone else opened.delivery_of_all(local, tally, totals, self.group)
-            )
+            delivery = opened.delivery_of_all(local, tally, totals, self.group)
             # Was the epoch observed whole?
             for adapter in self.adapters:
                 adapter.end_epoch(epoch, tally)
@@ -232,7 +198,9 @@ class Engine:
             try:
                 opened.check_complete(tally, delivery, int(totals.skipped))
             except SkippedSamples:
-                self.adapters.reopen()  # so that a second loop gets the missing samples
+                for adapter in self.adapters:  # so that a second loop gets the missing samples
+                    for report in adapter.deliveries:
+                        report.ended = None
                 raise
             # It ends.
             tally = opened.of_counted(tally)
@@ -352,11 +320,6 @@ class Engine:
             self._look()
         self.commit()
 
-    @property
-    def only_falls(self) -> bool:
-        """Whether a run with ``auto`` has figures that look like a loss passed as a score."""
-        return self.pruning.auto and self.figures.only_falls
-
     def _flush_failure(self) -> PrunedataError | None:
         try:
             self.flush()
@@ -447,7 +410,8 @@ class Engine:
         """Return what the loaders of this process have delivered."""
         opened = self.opened
         if opened is None or opened.restored is None:
-            return self.adapters.delivery(self.ledger.next_epoch)
+            reports = (report for adapter in self.adapters for report in adapter.deliveries)
+            return together(self.ledger.next_epoch, reports)
         return opened.delivery_before(opened.restored)
 
     def delivery(self) -> Delivery:
@@ -514,11 +478,8 @@ class Engine:
     def flush(self) -> None:
         """Record all losses that adapters and the buffer hold back.
 
-        Raises
-        ------
-        LossError
-            If batches have ids out of range or losses that are not finite. It names these batches and samples;
-            they are left out and all others are recorded.
+        Raises :class:`LossError` if batches have ids out of range or losses that are not finite. It names these batches
+        and samples; they are left out and all others are recorded.
         """
         self._refuse_failed()
         if not self.in_thread():

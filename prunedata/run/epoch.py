@@ -196,7 +196,8 @@ def select(
         keep, weights = select(policy, few, seed=seed, epoch=epoch)
         return _spread(keep, among), None if weights is None else _spread(weights, among)
     scores = _per_sample("scores", policy.scores(known), known)
-    if known.num_pruned and policy.needs_losses and known.visits.any() and _are_equal(scores, known):
+    decides = known.num_pruned > 0 and policy.needs_losses and known.visits.any()
+    if decides and not known.hits.any() and scores.min() == scores.max():
         _warn_of_equal_scores(policy, epoch)
     keep = read_only(keep_mask(scores, known.num_pruned, seed=seed, epoch=epoch))
     if not isinstance(policy, Weigher):
@@ -204,11 +205,6 @@ def select(
     weights = np.array(_per_sample("weights", policy.weights(keep, known), known), dtype=np.float32)
     weights[~keep] = 0
     return keep, read_only(weights)
-
-
-def _are_equal(scores: Array, known: Known) -> bool:
-    """Whether all samples have the same score, as none was hit."""
-    return not known.hits.any() and bool(scores.min() == scores.max())
 
 
 def _warn_of_equal_scores(policy: Policy, epoch: int) -> None:

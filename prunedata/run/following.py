@@ -21,29 +21,11 @@ SHOWN = 5
 
 
 def followed(state: RunState, keys: Keys, fresh: Arrays, prune: int) -> RunState:
-    """Return a state for data with other rows, or the same rows at other places.
+    """Return a state for data with other rows, or the same rows at other places; ``prune`` is the new run's.
 
-    Parameters
-    ----------
-    state : RunState
-        With keys, between two epochs.
-    keys : ndarray of uint64, shape (samples,)
-        Of the rows in the new data.
-    fresh : dict of ndarray, shape (samples,)
-        The arrays of a run that begins: the values of new rows.
-    prune : int
-        How many of them a pruned epoch leaves out.
-
-    Returns
-    -------
-    RunState
-        Each row keeps its values, wherever it lay before. Values of rows that are no longer in the data are kept under
-        names with the prefix ``lost-``, and return with these rows.
-
-    Raises
-    ------
-    PrunedataError
-        If the state has no keys, or an epoch is open.
+    Each row keeps its values, wherever it lay before; new rows have those in ``fresh``, the arrays of a run that
+    begins. Values of rows that are no longer in the data are kept under names with the prefix ``lost-``, and return
+    with these rows. Raises :class:`PrunedataError` if the state has no keys, or an epoch is open.
     """
     if state.keys is None:
         raise PrunedataError(

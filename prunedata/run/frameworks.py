@@ -20,15 +20,8 @@ OTHER_NAMES = {"transformers": "huggingface", "pytorch_lightning": "lightning"}
 def adapter_of(given: Any) -> tuple[str, Any]:
     """Return the name and the module of the adapter for an object; that for iterables if its library has none.
 
-    Parameters
-    ----------
-    given : object
-        A loader, a dataset, a stream or a trainer. Its class and its base classes are tried in order.
-
-    Raises
-    ------
-    PrunedataError
-        If the adapter's library is not installed.
+    Its class and its base classes are tried in order. Raises :class:`PrunedataError` if the adapter's library is not
+    installed.
     """
     roots = dict.fromkeys(kind.__module__.partition(".")[0] for kind in type(given).__mro__)
     for root in roots:
@@ -46,14 +39,10 @@ def adapter_of(given: Any) -> tuple[str, Any]:
 
 
 def samples_in(given: Any, *arguments: Any, **options: Any) -> int | None:
-    """Return how many samples an object has, or None if unknown.
+    """Return how many samples an object has, or None if unknown: by its adapter's ``samples_in``, or else its length.
 
-    Parameters
-    ----------
-    given : object
-        As :func:`adapter_of` takes it. Its adapter's ``samples_in`` decides if there is one, otherwise its length.
-    *arguments, **options
-        The other arguments of the adapter's ``wrap``, such as a ``ShardIndex``, which has the samples of its shards.
+    The other arguments are those of the adapter's ``wrap``, such as a ``ShardIndex``, which has the samples of its
+    shards.
     """
     _, adapter = adapter_of(given)
     if hasattr(adapter, "samples_in"):
@@ -137,12 +126,6 @@ def _classes_in(data: Any, told_apart: int | None) -> Array | None:
 
 
 def keys_in(given: Any, *arguments: Any, **options: Any) -> Any:
-    """Return an object's own names of its samples, by its adapter's ``keys_in``; None if it has none.
-
-    Parameters
-    ----------
-    given, *arguments, **options
-        As for :func:`samples_in`.
-    """
+    """Return an object's own names of its samples, by its adapter's ``keys_in``; None if it has none."""
     _, adapter = adapter_of(given)
     return adapter.keys_in(given, *arguments, **options) if hasattr(adapter, "keys_in") else None

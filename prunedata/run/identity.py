@@ -118,13 +118,8 @@ def print_of(
 ) -> str | None:
     """Return the fingerprint of one sample; None if it cannot be read or has none.
 
-    Parameters
-    ----------
-    read : callable
-        Given an id, returns the sample.
-    sample : int
-    alike : callable
-        Returns a context manager in which the generators of a framework are seeded, as those of Python and NumPy are.
+    ``read`` returns the sample of an id; ``alike`` a context manager in which the generators of a framework are seeded,
+    as those of Python and NumPy are.
     """
     with drawn_alike(alike()):
         try:
@@ -141,47 +136,23 @@ def prints_by(read: Callable[[int], Any], alike: Callable[[], AbstractContextMan
 class Identity:
     """What a run's data is known by: keys, and fingerprints of a few samples; those saved, and those it trains on.
 
-    Parameters
-    ----------
-    samples, seed : int
-        Of the run: they choose the samples that are read.
-    keys : ndarray of uint64, shape (samples,), optional
-        The hashes of the keys that the run was given.
-    follows : bool
-        Whether a run that continues follows its rows.
-
-    Attributes
-    ----------
-    keys : ndarray of uint64, shape (samples,), or None
-        Of the data; until these are known, those that the run was saved with.
-    is_told : bool
-        Whether they are those of the data.
-    rest : dict of ndarray
-        What is kept since the run has followed its rows, by the names under which it is saved: how long each was not
-        in the data, and what was known of those that are not in it now.
-    stored : sequence of (str or None), or None
-        The fingerprints that the run was saved with: those of the samples that are read, then that of the whole data.
-        None if nothing is known.
-    accepts_all : bool
-        Whether to go on with any data.
+    ``samples`` and ``seed`` choose the samples that are read.
     """
 
-    def __init__(
-        self,
-        samples: int,
-        seed: int,
-        keys: Keys | None = None,
-        *,
-        follows: bool = False,
-        accepts_all: bool = False,
-    ) -> None:
-        self.accepts_all, self.follows = accepts_all, follows
+    def __init__(self, samples: int, seed: int, keys: Keys | None = None, *, follows: bool = False) -> None:
+        self.accepts_all, self.follows = False, follows
+        """Whether to go on with any data; and whether a run that continues follows its rows."""
         self.keys, self.is_told = keys, keys is not None
+        """The hashes of the data's keys, or until these are known, those that the run was saved with; and which."""
         self.rest: Arrays = {}
+        """What is kept since the run has followed its rows, by the names under which it is saved: how long each was not
+        in the data, and what was known of those that are not in it now."""
         self._ids = probed(samples, seed)
         self._prints: Prints | None = None
         self._whole: Whole = lambda: None
         self.stored: Sequence[str | None] | None = None
+        """The fingerprints that the run was saved with: those of the samples that are read, then that of the whole
+        data. None if nothing is known."""
 
     @property
     def arrays(self) -> Arrays:

@@ -25,15 +25,10 @@ __all__ = ["keep", "restore", "standing", "trains_on", "unpacked"]
 
 
 def keep(engine: Engine, location: StoreLike | None, *, resume: bool | Literal["other data"]) -> None:
-    """Let a run be kept in a store from now on.
+    """Let a run be kept in a store from now on; without a location in memory.
 
-    Parameters
-    ----------
-    engine : Engine
-    location : path, URL or zarr store, or None
-        None keeps the run in memory.
-    resume : bool or "other data"
-        Go on with the run that is there; if nothing is, begin. With "other data" its data set may look different.
+    With ``resume`` it goes on with the run that is there; if nothing is, it begins. With "other data" its data set may
+    look different.
     """
     if not isinstance(resume, bool | np.bool_) and resume != "other data":
         raise PrunedataError(f'Expected resume to be True, False or "other data". Got {shown(resume)}.')
@@ -54,18 +49,13 @@ def keep(engine: Engine, location: StoreLike | None, *, resume: bool | Literal["
 
 
 def trains_on(engine: Engine, keys: Keys) -> None:
-    """Take the keys that the data has, if none were given, and hold them against those that the run was saved with.
+    """Take the keys that the data has, as none were given, and compare them with those that the run was saved with.
 
-    Raises
-    ------
-    OtherData
-        If they differ, and the run does not follow its rows.
+    Raises :class:`OtherData` if they differ, and the run does not follow its rows.
     """
     identity = engine.identity
-    if identity.is_told:
-        return
-    engine.options.check_named(keys)
     before = identity.keys
+    engine.options.check_named(keys)
     state = engine.state() if before is not None and not np.array_equal(before, keys) else None
     identity.keys, identity.is_told = keys, True
     if state is not None:

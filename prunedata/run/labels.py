@@ -57,17 +57,9 @@ class GivenLabels:
 
 
 def given_labels(given: Any, samples: int) -> GivenLabels:
-    """Return labels as a run keeps them.
+    """Return labels as a run keeps them, from an array of int or str, shape (samples,).
 
-    Parameters
-    ----------
-    given : array of int or str, shape (samples,)
-    samples : int
-
-    Raises
-    ------
-    PrunedataError
-        If they are anything else, or of more than 32,768 classes.
+    Raises :class:`PrunedataError` if they are anything else, or of more than 32,768 classes.
     """
     if hasattr(given, "detach"):
         given = given.detach().cpu()

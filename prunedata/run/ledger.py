@@ -1,7 +1,8 @@
 """The counts and arrays of a run after its finished epochs, and the record of each epoch."""
 
-from collections.abc import Sequence
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -9,9 +10,13 @@ from prunedata.counting.counts import SampleCounts, Tally
 from prunedata.counting.guess import Guess
 from prunedata.counting.sample_arrays import SampleArrays
 from prunedata.counting.waiting import WaitingLosses
-from prunedata.policies.protocol import Known, Watcher
+from prunedata.policies.protocol import Watcher
+from prunedata.policies.rules import High
 from prunedata.store.state import COUNTING, RunState
 from prunedata.types import Arrays
+
+if TYPE_CHECKING:
+    from prunedata.run.options import RunOptions
 
 __all__ = ["Ledger"]
 
@@ -21,21 +26,22 @@ class Ledger:
 
     Parameters
     ----------
-    samples : int
-    longest_window, epochs : int
-        The most that a count, and the most that a total, can reach with one visit an epoch.
-    watchers : sequence of Watcher
-        Those that keep arrays of their own.
-    guess : Guess, optional
-        The watcher of guesses, see :class:`SampleArrays`.
+    options : RunOptions
+    longest_window : int
+        The most that a count can reach with one visit an epoch.
     """
 
-    def __init__(
-        self, samples: int, longest_window: int, epochs: int, watchers: Sequence[Watcher], guess: Guess | None = None
-    ) -> None:
-        self.counts = SampleCounts.empty(samples, longest_window, epochs)
+    def __init__(self, options: RunOptions, longest_window: int) -> None:
+        epochs, labels = options.schedule.epochs, options.labels
+        watchers: list[Watcher] = [] if options.classes is None else [High(options.classes, epochs)]
+        watchers += [options.chosen] if isinstance(options.chosen, Watcher) else []
+        guess = Guess(options.classes)
+        if labels is not None:  # names stand in their order in logits, so that none may be missing there
+            classes = len(labels.classes) if labels.named else options.classes
+            guess = Guess(classes, (labels.numbers, labels.places))
+        self.counts = SampleCounts.empty(options.samples, longest_window, epochs)
         """Counts, hits and visits."""
-        self.arrays = SampleArrays(samples, watchers, guess)
+        self.arrays = SampleArrays(options.samples, watchers, guess)
         """Those of watchers."""
         self.history: list[dict[str, Any]] = []
         """A record of each epoch."""
@@ -54,11 +60,6 @@ class Ledger:
         self.arrays.finished = self.arrays.after(arrays, self.counts.visits, tally.visits)
         self.history.append(record)
         self.next_epoch += 1
-
-    def knowledge(self, num_pruned: int, arrays: Arrays) -> Known:
-        """Return what a policy may use to prune the next epoch, with these arrays."""
-        counts = self.counts
-        return Known(counts.counts, counts.hits, counts.visits, arrays, num_pruned)
 
     # -- its state
 

@@ -11,8 +11,9 @@ from prunedata.types import Floats, Ids
 
 __all__ = ["Meter", "Overhead"]
 
-RISES = "rises", "products", "squares"
+RISES = "place", "rises", "products", "squares"
 HELD_OUT = "held_out_trust", "held_out_seen", "held_out_right", "held_out_judged"
+SAVED = "loss_sum", "visits", "figure_sum", "figures", "lower_is_better", *RISES, *HELD_OUT
 
 
 class Overhead:
@@ -52,28 +53,14 @@ class Overhead:
 class Meter:
     """Running sums of one epoch. Training seconds go on between :meth:`start` and :meth:`stop`.
 
-    Attributes
-    ----------
-    loss_sum, visits : float, int
-        The sum of the losses that were observed in the epoch, and their number.
-    figure_sum, figures : float, int
-        The validation figure of the epoch, and 1; both are 0 before one is given.
-    lower_is_better : bool or None
-        Whether less of that figure is better; None if unknown.
-    agreed : bool
-        Whether the user said that all processes give the same figure.
-    held_out_trust, held_out_seen : int
-        The sum of how far the network trusts the labels of held-out samples (:func:`trust_in`), and how many were seen.
-    held_out_right, held_out_judged : int
-        For how many held-out samples the label is the most likely class, and how many had logits and a known label.
-    processes : int
-        How many processes train together.
-    place : int
-        Of the next visit among those of the epoch in all processes, if they go on side by side.
-    rises, products, squares : float
-        The sum of how far the losses lie above recent averages of their samples, and those of its products with the
-        places of the visits, and of its squares.
+    Most are those of :class:`prunedata.run.group.GroupTotals`, of this process alone. ``processes`` train together, and
+    ``place`` is that of the next visit among those of the epoch in all of them, if they go on side by side.
     """
+
+    _since: float | None
+    lower_is_better: bool | None
+    is_elsewhere: bool
+    """Whether the epoch's figure counts on another process."""
 
     def __init__(self) -> None:
         self.overhead, self.processes = Overhead(), 1
@@ -81,33 +68,27 @@ class Meter:
 
     def begin(self) -> None:
         """Begin an epoch."""
-        self._seconds, self._since = 0.0, None
-        self.loss_sum, self.visits = 0.0, 0
-        self.place, self.rises, self.products, self.squares = 0, 0.0, 0.0, 0.0
-        self.figure_sum, self.figures, self.lower_is_better, self.agreed = 0.0, 0, None, False
-        self.is_elsewhere = False
-        self.held_out_trust, self.held_out_seen, self.held_out_right, self.held_out_judged = 0, 0, 0, 0
+        self._seconds, self._since, self.place, self.is_elsewhere = 0.0, None, 0, False
+        self._clear()
         self.overhead.seconds = 0.0
+
+    def _clear(self) -> None:
+        self.loss_sum, self.visits = 0.0, 0
+        self.rises, self.products, self.squares = 0.0, 0.0, 0.0
+        self.figure_sum, self.figures, self.lower_is_better, self.agreed = 0.0, 0, None, False
+        self.held_out_trust, self.held_out_seen, self.held_out_right, self.held_out_judged = 0, 0, 0, 0
 
     def count_elsewhere(self) -> None:
         """What was added up so far counts on another process."""
         self.is_elsewhere = self.is_validated
-        self.loss_sum, self.visits, self.figure_sum, self.figures, self.agreed = 0.0, 0, 0.0, 0, False
-        self.rises, self.products, self.squares = 0.0, 0.0, 0.0
-        self.held_out_trust, self.held_out_seen, self.held_out_right, self.held_out_judged = 0, 0, 0, 0
+        self._clear()
 
     def restore(self, sums: Mapping[str, Any]) -> None:
-        """Go on with an epoch from what :meth:`to_dict` gave."""
-        self._seconds, self._since = sums["seconds"], None
-        self.loss_sum, self.visits = sums["loss_sum"], sums["visits"]
-        self.place = sums.get("place", 0)
-        self.rises, self.products, self.squares = (sums.get(name, 0.0) for name in RISES)
-        self.figure_sum, self.figures = sums.get("figure_sum", 0.0), sums.get("figures", 0)
-        self.lower_is_better, self.agreed = sums.get("lower_is_better"), False  # it is the first process's now
-        self.is_elsewhere = False
-        for name in HELD_OUT:
-            setattr(self, name, sums.get(name, 0))
-        self.overhead.seconds = sums["overhead"]
+        """Go on with an epoch from what :meth:`to_dict` gave. Whether processes agree is not part of that."""
+        self.begin()
+        self._seconds, self.overhead.seconds = sums["seconds"], sums["overhead"]
+        for name in sums.keys() & set(SAVED):
+            setattr(self, name, sums[name])
 
     @property
     def is_validated(self) -> bool:
@@ -115,14 +96,9 @@ class Meter:
         return self.figures > 0 or self.is_elsewhere
 
     def add_rises(self, rises: Floats, sizes: Ids) -> None:
-        """Add how far the losses of batches lie above recent averages of their samples.
+        """Add how far the losses of batches lie above recent averages of their samples, shape (n,), batch by batch.
 
-        Parameters
-        ----------
-        rises : ndarray of float, shape (n,)
-            Of the visits, batch by batch.
-        sizes : ndarray of int, shape (batches,)
-            How many of them each batch has; at least 1.
+        ``sizes``, shape (batches,): how many of them each batch has; at least 1.
         """
         starts = sizes.cumsum() - sizes
         places = self.place + self.processes * (starts + (sizes - 1) / 2)  # a batch is of one moment
@@ -132,11 +108,6 @@ class Meter:
         # One after the other: the sum must not depend on where the buffer was full.
         self.rises, self.products, self.squares = sums.cumsum(axis=1)[:, -1].tolist()
         self.place += self.processes * rises.size
-
-    _since: float | None
-    lower_is_better: bool | None
-    is_elsewhere: bool
-    """Whether the epoch's figure counts on another process."""
 
     def start(self) -> None:
         """Training goes on."""
@@ -156,7 +127,7 @@ class Meter:
         sums: dict[str, Any] = {"seconds": self.seconds(until), "overhead": self.overhead.elapsed}
         sums |= {"loss_sum": self.loss_sum, "visits": self.visits}
         if self.place:
-            sums |= {"place": self.place} | {name: getattr(self, name) for name in RISES}
+            sums |= {name: getattr(self, name) for name in RISES}
         if self.figures:
             sums |= {"figure_sum": self.figure_sum, "figures": self.figures}
             sums |= {} if self.lower_is_better is None else {"lower_is_better": self.lower_is_better}

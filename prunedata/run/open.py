@@ -33,32 +33,8 @@ class OpenEpoch:
     Each observation is in one process: the one that made it, or the first of the group if the epoch was restored from
     the states of all. The others have only a mask of it, so that sums over all processes are those of the epoch.
 
-    Parameters
-    ----------
-    epoch : Epoch
-    policy : Policy
-        For its tolerance, and whether an epoch needs losses.
-    watched : SampleArrays
-        The arrays after the finished epochs. Not changed.
-    meter : Meter
-        Sums its losses.
-    looks : bool
-        Whether the run still looks for labels to doubt, by how its losses fall within epochs.
-
-    Attributes
-    ----------
-    tally : Tally
-        Visits and hits.
-    arrays : dict of ndarray, shape (samples,)
-        The arrays of watchers, updated by its losses.
-    waiting : WaitingLosses or None
-        The losses, if batches are shared with other processes.
-    skipped : int
-        Kept samples that need not be observed, in addition to those that loaders leave out.
-    elsewhere : ndarray of bool, shape (samples,), or None
-        The samples that other processes had observed when the epoch last continued. None if there are none.
-    restored : RunState or None
-        The state that it was restored from, until it continues.
+    ``watched`` are the arrays after the finished epochs, which stay as they are. ``looks``: whether the run still looks
+    for labels to doubt, by how its losses fall within epochs.
     """
 
     def __init__(
@@ -67,10 +43,15 @@ class OpenEpoch:
         self.epoch = epoch
         self.tally = Tally(epoch.keep.size)
         self.arrays = watched.copies()
+        """The arrays of watchers, updated by its losses."""
         self.waiting: WaitingLosses | None = None
+        """The losses, if batches are shared with other processes."""
         self.skipped = 0
+        """Kept samples that need not be observed, in addition to those that loaders leave out."""
         self.elsewhere: Mask | None = None
+        """The samples that other processes had observed when the epoch last continued, shape (samples,)."""
         self.restored: RunState | None = None
+        """The state that it was restored from, until it continues."""
         self._sharing_known = False
         """Whether a loader has begun in this epoch, so that others must share batches in the same way."""
         self._of_all = False
@@ -283,18 +264,9 @@ class OpenEpoch:
         return replace(local, left_out=local.left_out + more)
 
     def delivery_of_all(self, local: Delivery, tally: Tally, totals: GroupTotals, group: Group) -> Delivery:
-        """Return the delivery of the loaders of all processes.
-
-        Parameters
-        ----------
-        local : Delivery
-            Of this process.
-        tally : Tally
-            Observations in all processes.
-        totals : GroupTotals
-            The sums over all processes.
-        group : Group
-        """
+        """Return the delivery of the loaders of all processes, by that of this one, and tally and sums over all."""
+        if group.processes == 1:
+            return self.with_left_out(local)
         if local.given is None and not totals.unseen:
             return local
         absent = self.missing(tally)
@@ -322,16 +294,10 @@ class OpenEpoch:
         return delivered or int(np.count_nonzero(self.missing(self.tally))) <= delivery.left_out + self.skipped
 
     def check_complete(self, tally: Tally, delivery: Delivery, skipped: int) -> None:
-        """Raise :class:`SkippedSamples` if kept samples were not observed.
+        """Raise :class:`SkippedSamples` if kept samples were not observed, by what all processes have.
 
-        Parameters
-        ----------
-        tally : Tally
-            Observations in all processes.
-        delivery : Delivery
-            Of the loaders. It decides where the policy needs no losses and none came.
-        skipped : int
-            Kept samples that need not be observed, in all processes.
+        The delivery decides where the policy needs no losses and none came. ``skipped``: kept samples that need not be
+        observed.
         """
         epoch, allowed = self.epoch, delivery.left_out + skipped
         remaining = int(np.count_nonzero(epoch.remaining))

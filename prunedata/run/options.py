@@ -9,17 +9,13 @@ from typing import Any, Literal
 import numpy as np
 
 from prunedata.checks import integer, warn
-from prunedata.counting.guess import Guess
 from prunedata.errors import NeverPrunesWarning, OtherData, PrunedataError, ScheduleError, UnweighedWarning
 from prunedata.options import OPTIONS
 from prunedata.plan.cost import count_pruned
 from prunedata.plan.schedule import Schedule
-from prunedata.policies.protocol import Policy, Watcher, describe
-from prunedata.policies.rules import High, RecentLoss
-from prunedata.policies.selection import draw_holdout
+from prunedata.policies.protocol import Policy, describe
+from prunedata.policies.rules import RecentLoss
 from prunedata.run.labels import LABELS, given_labels
-from prunedata.run.ledger import Ledger
-from prunedata.run.pruning import Pruning
 from prunedata.types import Arrays, Ids, Keys, LeaveOut, Mask
 
 __all__ = [
@@ -78,7 +74,9 @@ class RunOptions:
             raise PrunedataError(f"Expected a key for each of {samples:,} samples. Got {self.keys.size:,} keys.")
         if self.without is not None:
             if self.keys is None and isinstance(self.without, str | PathLike):
-                object.__setattr__(self, "_named", _named(self.without))
+                from prunedata.findings.verdicts import named_in  # noqa: PLC0415 (as below)
+
+                object.__setattr__(self, "_named", named_in(self.without))
             object.__setattr__(self, "without", _mask(self.without, samples, self.keys))
         if self.labels is not None:
             object.__setattr__(self, "labels", given_labels(self.labels, samples))
@@ -129,32 +127,6 @@ class RunOptions:
             raise PrunedataError(f'Expected a policy such as DroppingCount(), or "auto". Got {self.policy!r}.')
         return RecentLoss()
 
-    def pruning(self) -> Pruning:
-        """When and how much the run prunes, before its first epoch."""
-        pruning = Pruning(
-            self.samples,
-            self.schedule,
-            self.prune,
-            self.batch_size,
-            auto=self.auto,
-            leave_out=self.leave_out,
-            labels=None if self.labels is None else self.labels.numbers,
-        )
-        if self.holdout is not None:
-            pruning.hold_out(draw_holdout(self.samples, self.holdout, self.seed))
-        pruning.exclude(self.without)
-        return pruning
-
-    def ledger(self, longest_window: int, policy: Policy) -> Ledger:
-        """The empty records of the run, by the policy that it follows."""
-        watchers: list[Watcher] = [] if self.classes is None else [High(self.classes, self.schedule.epochs)]
-        watchers += [policy] if isinstance(policy, Watcher) else []
-        guess = Guess(self.classes)
-        if self.labels is not None:  # names stand in their order in logits, so that none may be missing there
-            classes = len(self.labels.classes) if self.labels.named else self.classes
-            guess = Guess(classes, (self.labels.numbers, self.labels.places))
-        return Ledger(self.samples, longest_window, self.schedule.epochs, watchers, guess)
-
     @property
     def saved(self) -> Arrays:
         """The arrays to save, by name; not copies."""
@@ -189,25 +161,13 @@ def _check_memory(samples: int) -> None:
 
 
 def scheduled(schedule: Schedule | None, epochs: int | None) -> Schedule:
-    """Return the given schedule, or the steady one of so many epochs.
-
-    Raises
-    ------
-    ScheduleError
-        If both are given, or neither.
-    """
+    """Return the given schedule, or the steady one of so many epochs. Raises if both are given, or neither."""
     if schedule is None and epochs is not None:
         return Schedule.steady(epochs)
     if schedule is None or epochs is not None:
         got = "neither" if schedule is None else f"epochs={epochs!r} and a schedule, which has epochs of its own"
         raise ScheduleError(f"Expected epochs, as in Pruner(samples, epochs=30), or a schedule. Got {got}.")
     return schedule
-
-
-def _named(path: str | PathLike[str]) -> tuple[Ids, Keys]:
-    from prunedata.findings.verdicts import named_in  # noqa: PLC0415 (as below)
-
-    return named_in(path)
 
 
 def _mask(without: Any, samples: int, keys: Keys | None) -> Mask:

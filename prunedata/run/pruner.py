@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Sized
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar, cast
 from weakref import WeakSet
 
 import numpy as np
@@ -165,7 +165,9 @@ class Pruner:
         if samples is None and given is not None:
             samples = given.size
 
-        self._number = None if samples is None else len(samples) if isinstance(samples, Sized) else samples
+        # An array or a tensor without dimensions is a number, though it has a method for its length.
+        dataset = samples if isinstance(samples, Sized) and getattr(samples, "ndim", True) else None
+        self._number = cast("int | None", samples) if dataset is None else len(dataset)
 
         def begin(number: int, data: Any, keys: Keys | None) -> None:
             known: Any = labels
@@ -185,8 +187,8 @@ class Pruner:
         self._begin_with: Callable[[int, Any, Keys | None], None] | None = begin
         """Begins the run with a number of samples, the object that has them, and their keys; None once it has begun."""
         self._keys = given
-        if self._number is not None and (isinstance(samples, Sized) or not isinstance(labels, str)):
-            begin(self._number, samples, given)
+        if self._number is not None and (dataset is not None or not isinstance(labels, str)):
+            begin(self._number, dataset, given)
 
     def _begin(self, options: RunOptions, store: StoreLike | None, *, resume: bool | Literal["other data"]) -> None:
         self._begin_with = None
@@ -626,15 +628,25 @@ class Pruner:
         """
         option = 'leave_out="weight"' if self.leave_out == "weight" else "holdout"
         weighs = self.leave_out == "weight" or self.holdout is not None
-        if weighs and isinstance(adapter, Adapter) and not adapter.by_weight:
+        if not isinstance(adapter, Adapter):
+            raise PrunedataError(f"Expected an adapter, a subclass of prunedata.Adapter. Got {type(adapter).__name__}.")
+        if weighs and not adapter.by_weight:
             raise PrunedataError(
                 f"Expected an adapter that can leave samples out by weight. Got {type(adapter).__name__}, which can't: "
                 f"build the Pruner without {option}, or train by an adapter that can, as that of PyTorch."
             )
-        attached = self._engine.adapters.attach(adapter)
-        if attached is adapter and self._engine.is_recording:
+        for one in self.adapters:
+            if one is adapter or (adapter.key is not None and one.key == adapter.key):
+                if not isinstance(one, type(adapter)):
+                    raise PrunedataError(
+                        f"Expected adapters of one class for the key {adapter.key!r}. Got {type(one).__name__} and "
+                        f"{type(adapter).__name__}."
+                    )
+                return one
+        self._engine.adapters += (adapter,)
+        if self._engine.is_recording:
             adapter.begin_epoch(self.current)
-        return attached
+        return adapter
 
     def trains_on(
         self,
@@ -687,7 +699,7 @@ class Pruner:
     @property
     def adapters(self) -> tuple[Adapter, ...]:
         """The adapters that take part, in the order in which they were attached."""
-        return tuple(self._engine.adapters)
+        return self._engine.adapters
 
     def standing(self) -> dict[str, Any]:
         """Return what must be equal in all processes that train together: arguments, position, checksums of the counts.
@@ -763,7 +775,8 @@ class Pruner:
         """Warn once if the figures fall from the first epoch on, or the first is of losses that are too large."""
         if self.holdout is not None and len(self.history) == 1:
             warn_of_large_losses(self.history[0]["mean_loss"] or 0.0)
-        if not self._told_of_falling and self._engine.only_falls:
+        engine = self._engine
+        if not self._told_of_falling and engine.pruning.auto and engine.figures.only_falls:
             self._told_of_falling = True
             warn_of_falling()
 

@@ -14,12 +14,14 @@ from prunedata.errors import NeverPrunesWarning, PrunedataError
 from prunedata.plan.cost import count_kept
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.rules import RecentLoss
+from prunedata.policies.selection import draw_holdout
 from prunedata.run.epoch import Role, read_only
 from prunedata.store.state import LABEL
-from prunedata.types import Array, Arrays, LeaveOut, Mask, Roles
+from prunedata.types import Array, Arrays, Mask, Roles
 
 if TYPE_CHECKING:
     from prunedata.findings.advice import Advice
+    from prunedata.run.options import RunOptions
 
 __all__ = ["Pruning"]
 
@@ -28,58 +30,36 @@ MISSING = 0.01
 
 
 class Pruning:
-    """When a run prunes and how much; with ``auto`` by advice, once there is some.
+    """When a run prunes and how much, and which samples it holds out or leaves out for good.
+
+    With ``auto`` it prunes nothing before there is advice, and then follows that.
 
     Parameters
     ----------
-    samples : int
-    schedule : Schedule
-        The argument of the run.
-    prune : int
-        Samples that a pruned epoch leaves out; with ``auto`` the most.
-    batch_size : int or None
-        Round the kept samples up to whole batches.
-    auto : bool
-        Prune nothing before there is advice, and then follow it.
-    leave_out : "delivery", "weight" or "nothing"
-        How pruned epochs leave samples out; with "nothing" they only count what they would leave out.
-    labels : ndarray of unsigned int, shape (samples,), optional
-        The number of each sample's label: losses are then compared with those of the same label.
+    options : RunOptions
     """
 
-    def __init__(
-        self,
-        samples: int,
-        schedule: Schedule,
-        prune: int,
-        batch_size: int | None,
-        *,
-        auto: bool,
-        leave_out: LeaveOut,
-        labels: Array | None = None,
-    ) -> None:
-        self.given = self.schedule = schedule
-        self.auto, self.leave_out = auto, leave_out
+    def __init__(self, options: RunOptions) -> None:
+        self.given = self.schedule = options.schedule
+        self.auto, self.leave_out, self.holds_out = options.auto, options.leave_out, options.holdout is not None
         self.advice: Advice | None = None
-        self._labels = labels
-        self._samples, self._prune, self._batch_size = samples, prune, batch_size
-        self.roles: Roles = np.broadcast_to(Role.TRAINED, (samples,))
+        self._labels: Array | None = None if options.labels is None else options.labels.numbers
+        self._samples, self._prune, self._batch_size = options.samples, options.prune, options.batch_size
+        self.roles: Roles = np.broadcast_to(Role.TRAINED, (self._samples,))
         """The role of each sample in an epoch that isn't pruned, shape (samples,), see :class:`Role`. Read-only."""
-        self._numbers = [0, samples, 0, 0]
+        self._numbers = [0, self._samples, 0, 0]
         """How many samples have each role."""
-        self.holds_out = False
-        """Whether samples are held out."""
         self._drawn: Mask | None = None
         """The held-out samples that the seed draws."""
         self._moved = False
         """Whether other samples are held out than the seed draws, as the run has followed its rows."""
-        if not (leave_out == "nothing" or auto):
+        if not (self.leave_out == "nothing" or self.auto):
             self._warn_if_idle()
-
-    @property
-    def by_weight(self) -> bool:
-        """Whether pruned epochs deliver all samples, those that are left out with the weight 0."""
-        return self.leave_out == "weight"
+        if options.holdout is not None:
+            self._drawn = draw_holdout(self._samples, options.holdout, options.seed)
+            self._assign(self._changed(self.roles, self._drawn, Role.HELD_OUT))
+        if options.without is not None and options.without.any():
+            self._assign(self._changed(self.roles, options.without, Role.LEFT_OUT))
 
     @property
     def num_pruned(self) -> int:
@@ -112,11 +92,6 @@ class Pruning:
         self._assign(self.roles_with(without, held_out))
         self._moved = held_out is not None and self.holds_out
 
-    def exclude(self, more: Mask | None) -> None:
-        """Leave more samples out of every epoch that has not begun."""
-        if more is not None and more.any():
-            self._assign(self._changed(self.roles, more, Role.LEFT_OUT))
-
     def roles_with(self, without: Mask | None, held_out: Mask | None) -> Roles:
         """Return the roles with the samples of a state that are left out for good, or held out.
 
@@ -128,11 +103,6 @@ class Pruning:
             roles = np.where(roles == Role.LEFT_OUT, roles, Role.TRAINED)
             roles = self._changed(roles, which & (roles != Role.LEFT_OUT), Role.HELD_OUT)
         return roles if without is None or not without.any() else self._changed(roles, without, Role.LEFT_OUT)
-
-    def hold_out(self, which: Mask) -> None:
-        """Hold samples out: deliver them in every epoch, and never train on them. Before the first epoch."""
-        self._assign(self._changed(self.roles, which, Role.HELD_OUT))
-        self._drawn, self.holds_out = which, True
 
     def _changed(self, roles: Roles, which: Mask, role: np.uint8) -> Roles:
         """Return the roles with those of some samples changed."""
@@ -174,7 +144,7 @@ class Pruning:
 
     def kept_in(self, epoch: int) -> int:
         """How many samples epoch number ``epoch`` delivers."""
-        shortened = self.prunes(epoch) and not self.by_weight
+        shortened = self.leave_out == "delivery" and self.prunes(epoch)
         delivered = self._samples - self.num_without
         return delivered - self.num_pruned if shortened else delivered
 

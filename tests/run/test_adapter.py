@@ -26,16 +26,6 @@ class Recorder(Adapter):
     def begin_epoch(self, epoch):
         self.calls.append((self.name, "begin", epoch.number))
 
-    def held_back(self):
-        self.calls.append((self.name, "held back"))
-        return ()
-
-    def end_epoch(self, epoch, tally):
-        self.calls.append((self.name, "end", epoch.number, tally.observed))
-
-    def forget(self):
-        self.calls.append((self.name, "forget"))
-
 
 class Logger(Adapter):
     """Looks at the run when an epoch has ended."""

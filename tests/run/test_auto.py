@@ -2,6 +2,7 @@
 
 import json
 import math
+import tempfile
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from prunedata.findings.inspection import inspect
 from prunedata.plan.onset import find_onset
 from prunedata.policies import RecentLoss
 from tests.common.programs import FEWER
+from tests.run.alike import assert_alike
 from tests.run.test_rejoined import in_ranks
 
 SAMPLES = 400
@@ -32,21 +34,30 @@ def figure(epoch, turn):
     return rising if turn is None else rising - 3 * max(0, epoch - turn)
 
 
-def run_with(wrong=120, *, turn=6, epochs=None, run=None, late=False, **options):
-    if run is None:
-        run = Pruner(SAMPLES, SCHEDULE, policy="auto", **{"prune": 0.5, **options})
-    while not run._engine.is_finished:
+def train(run, of=losses, wrong=120, *, figures=None, late=False, labels=None, until=24, batches=None):
+    """Train to the end, or up to an epoch and so many batches of it; `late` whether figures come after an epoch."""
+    while run.next_epoch < until + (batches is not None) and not run._engine.is_finished:
         epoch = run.begin_epoch()
-        for ids in epoch.batches(50):
-            run.observe(losses(ids, epoch.number, wrong), ids)
+        epoch.apply_weights()  # nothing is trained here
+        stops = batches is not None and epoch.number == until
+        for ids in list(epoch.batches(50))[: batches if stops else None]:
+            run.observe(of(ids, epoch.number, wrong), ids, labels=None if labels is None else labels[ids])
+        if stops:
+            return run
         if late:
             run.end_epoch()
-        run.validated(figure(epoch.number, turn))
+        if figures is not None:
+            run.validated(figures(epoch.number))
         if not late:
             run.end_epoch()
-        if epoch.number + 1 == epochs:
-            break
     return run
+
+
+def run_with(wrong=120, *, turn=6, epochs=24, run=None, late=False, **options):
+    """A run with a figure that turns."""
+    if run is None:
+        run = Pruner(SAMPLES, SCHEDULE, policy="auto", **{"prune": 0.5, **options})
+    return train(run, wrong=wrong, figures=lambda epoch: figure(epoch, turn), late=late, until=epochs)
 
 
 TURNED = find_onset([{"number": at, "validation": figure(at, 6)} for at in range(24)]).onset
@@ -70,21 +81,12 @@ def test_it_leaves_out_from_the_turn_on_what_the_losses_until_then_say(wrong, mo
     assert run.policy == RecentLoss()
 
 
-def loops(run, of=losses, wrong=120):
-    """Train without a figure."""
-    for epoch in run.epochs():
-        epoch.apply_weights()  # nothing is trained here
-        for ids in epoch.batches(50):
-            run.observe(of(ids, epoch.number, wrong), ids)
-    return run
-
-
 def told_nothing(**options):
     return Pruner(SAMPLES, SCHEDULE, policy="auto", **options)
 
 
 @pytest.mark.parametrize(
-    "run", [lambda: run_with(turn=None), lambda: loops(told_nothing())], ids=["no turn", "no figure"]
+    "run", [lambda: run_with(turn=None), lambda: train(told_nothing())], ids=["no turn", "no figure"]
 )
 def test_where_nothing_turns_it_leaves_out_what_is_doubted_in_the_last_third(run):
     run = run()
@@ -94,12 +96,11 @@ def test_where_nothing_turns_it_leaves_out_what_is_doubted_in_the_last_third(run
     assert np.array_equal(run.visits < 24, np.arange(SAMPLES) < 120)
 
 
+TAIL = np.random.default_rng(0).exponential(1, SAMPLES)
+
+
 def test_on_losses_of_one_group_it_leaves_nothing_out():
-    run = told_nothing()
-    tail = np.random.default_rng(0).exponential(1, SAMPLES)
-    for epoch in run.epochs():
-        for ids in epoch.batches(50):
-            run.observe(tail[ids], ids)
+    run = train(told_nothing(), lambda ids, epoch, wrong: TAIL[ids])
     assert run.advice.verdict == "watch"
     assert [record["kept"] for record in run.history] == [SAMPLES] * 24
 
@@ -110,10 +111,7 @@ def memorized(ids, epoch, wrong):
 
 
 def test_it_begins_sooner_once_its_losses_show_that_labels_are_memorized():
-    run = told_nothing()
-    for epoch in run.epochs():
-        for ids in epoch.batches(50):
-            run.observe(memorized(ids, epoch.number, 120), ids)
+    run = train(told_nothing(), memorized)
     start = run.advice.schedule.start
     assert 6 < start < 16
     assert [record["kept"] for record in run.history] == [SAMPLES] * start + [SAMPLES - run.advice.prune] * (24 - start)
@@ -129,13 +127,15 @@ def learned(ids, epoch, wrong):
     return HARD[ids] * 0.95**epoch
 
 
-@pytest.mark.parametrize("leave_out", ["delivery", "weight"])
-def test_it_begins_sooner_if_a_wide_group_is_being_learned(leave_out):
-    run = loops(told_nothing(leave_out=leave_out), learned)
+def test_it_begins_sooner_if_a_wide_group_is_being_learned_however_it_leaves_out():
+    run, by_weight = (train(told_nothing(leave_out=leave_out), learned) for leave_out in ("delivery", "weight"))
     start = run.advice.schedule.start
     assert 5 < start < 12
     assert 100 <= run.advice.prune <= 140
     assert [("worse" in record) for record in run.history] == [5 <= number + 1 <= start for number in range(24)]
+    assert by_weight.advice == run.advice
+    assert by_weight.history[-1]["by_weight"] == run.advice.prune
+    assert np.array_equal(by_weight.visits, run.visits)
 
 
 def swinging(ids, epoch, wrong):
@@ -145,7 +145,7 @@ def swinging(ids, epoch, wrong):
 
 @pytest.mark.parametrize("holdout", [None, 0.1])
 def test_it_waits_as_long_as_samples_turn_in_every_epoch(holdout):
-    run = loops(told_nothing(holdout=holdout), swinging)
+    run = train(told_nothing(holdout=holdout), swinging)
     start = 16 if run.advice.schedule is None else run.advice.schedule.start
     assert start == 16
     among = np.flatnonzero(run.visits)  # of held-out samples none is counted
@@ -243,45 +243,40 @@ def test_how_far_losses_fall_within_an_epoch_is_the_same_over_ranks_and_resumed(
         assert found[1:] == pytest.approx(expected[1:], abs=0.1)
 
 
+@pytest.mark.parametrize(
+    ("figures", "labels"), [("none", "with losses"), ("of the loop", "given"), ("held out", "with losses")]
+)
 @FEWER
 @given(
-    st.integers(1, 23), st.integers(0, 3), st.sampled_from(["delivery", "weight"]),
-    st.sampled_from([losses, learned, swinging]),
+    st.integers(0, 23), st.integers(0, 5), st.integers(0, 5), st.sampled_from(["delivery", "weight"]),
+    st.sampled_from([losses, learned, swinging]), st.booleans(), st.booleans(),
 )  # fmt: skip
-def test_begun_late_and_resumed_anywhere_it_is_the_run_that_was_not_stopped(stop, batches, leave_out, of):
-    whole, begun, other = (
-        loops(told_nothing(leave_out=leave_out), of),
-        *(told_nothing(leave_out=leave_out) for _ in range(2)),
-    )
-    for _ in range(stop):
-        epoch = begun.begin_epoch()
-        epoch.apply_weights()
-        for ids in epoch.batches(50):
-            begun.observe(of(ids, epoch.number, 120), ids)
-        begun.end_epoch()
-    epoch = begun.begin_epoch()
-    for ids in list(epoch.batches(50))[:batches]:
-        begun.observe(of(ids, epoch.number, 120), ids)
-    other.load_state_dict(begun.state_dict())
-    loops(other, of)
-    assert other.advice == whole.advice
-    for name in ("apart", "worse", "turned", "within", "noise"):
-        assert [record.get(name) for record in other.history] == [record.get(name) for record in whole.history]
-    for name in ("counts", "hits", "visits"):
-        assert np.array_equal(getattr(other, name), getattr(whole, name))
-    for name, array in whole.arrays.items():
-        assert np.array_equal(other.arrays[name], array)
+def test_resumed_anywhere_it_is_the_run_that_was_not_stopped(
+    figures, labels, stop, batches, seed, leave_out, of, late, stored
+):
+    """From a checkpoint as JSON may have kept it, or from a store."""
+    classes = np.arange(SAMPLES) % 3
+    options = {"seed": seed, "leave_out": leave_out, "prune": 0.4, "holdout": 0.1 if figures == "held out" else None}
+    options["labels"] = classes if labels == "given" else None
+    how = {"of": of, "labels": classes if labels == "with losses" else None, "late": late}
+    how["figures"] = (lambda epoch: figure(epoch, 6)) if figures == "of the loop" else None
+    whole = train(told_nothing(**options), **how)
+    with tempfile.TemporaryDirectory() as folder:
+        place = {"store": f"{folder}/run.zarr", "resume": True} if stored else {}
+        begun = train(told_nothing(**options, **place), **how, until=stop, batches=batches)
+        state = json.loads(json.dumps(begun.state_dict(), default=list), object_hook=_bytes)
+        begun.commit()
+        del begun
+        other = told_nothing(**options, **place)
+        if not stored:
+            other.load_state_dict(state)
+        train(other, **how)
+    assert (other.advice, other.schedule) == (whole.advice, whole.schedule)
+    assert_alike(other, whole)
 
 
-@FEWER
-@given(st.floats(0.01, 100), st.booleans())
-def test_the_unit_of_the_loss_changes_nothing_of_what_is_left_out(unit, turns):
-    plain, other = run_with(turn=6 if turns else None), told_nothing(prune=0.5)
-    for epoch in other.epochs():
-        for ids in epoch.batches(50):
-            other.observe(losses(ids, epoch.number, 120) * unit, ids)
-        other.validated(figure(epoch.number, 6 if turns else None))
-    assert np.array_equal(other.visits, plain.visits)
+def _bytes(found):
+    return found | {"data": bytes(found["data"])} if isinstance(found.get("data"), list) else found
 
 
 @pytest.mark.parametrize("turn", [15, 18])
@@ -293,28 +288,6 @@ def test_what_began_late_is_advised_again_by_the_turn(turn):
     assert run.schedule.start == run.advice.onset + 1
 
 
-@FEWER
-@given(stop=st.integers(1, 23), batches=st.integers(0, 3), seed=st.integers(0, 5), late=st.booleans())
-def test_resumed_anywhere_it_is_the_run_that_was_not_stopped(stop, batches, seed, late):
-    whole, begun = run_with(seed=seed), run_with(seed=seed, epochs=stop, late=late)
-    epoch = begun.begin_epoch()
-    for ids in list(epoch.batches(50))[:batches]:
-        begun.observe(losses(ids, epoch.number, 120), ids)
-    other = Pruner(SAMPLES, SCHEDULE, prune=0.5, policy="auto", seed=seed)
-    other.load_state_dict(json.loads(json.dumps(begun.state_dict(), default=list), object_hook=_bytes))
-    run_with(run=other, late=late)
-    assert other.advice == whole.advice
-    assert other.schedule == whole.schedule
-    for name in ("counts", "hits", "visits"):
-        assert np.array_equal(getattr(other, name), getattr(whole, name))
-    for name, array in whole.arrays.items():
-        assert np.array_equal(other.arrays[name], array)
-
-
-def _bytes(found):
-    return found | {"data": bytes(found["data"])} if isinstance(found.get("data"), list) else found
-
-
 def test_a_figure_of_the_open_epoch_is_in_its_checkpoint():
     run = run_with(epochs=3)
     run.begin_epoch()
@@ -323,19 +296,13 @@ def test_a_figure_of_the_open_epoch_is_in_its_checkpoint():
     other.load_state_dict(run.state_dict())
     with pytest.raises(PrunedataError, match=r"Expected one validation figure for epoch 3. Got a second one"):
         other.validated(71.0)
-    epoch = other.begin_epoch()
-    for ids in epoch.batches(50):
-        other.observe(losses(ids, 3, 120), ids)
-    other.end_epoch()
+    train(other, until=4)
     assert other.history[3]["validation"] == 70.0
 
 
 def test_a_figure_after_the_epoch_is_kept_in_the_store(tmp_path):
     run = run_with(epochs=TURNED, store=tmp_path / "run.zarr")
-    epoch = run.begin_epoch()
-    for ids in epoch.batches(50):
-        run.observe(losses(ids, epoch.number, 120), ids)
-    run.end_epoch()
+    train(run, until=TURNED + 1)
     assert run.advice.verdict == "watch"
     run.validated(figure(TURNED, 6))
     assert run.advice.verdict == "prune"

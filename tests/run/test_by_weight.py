@@ -9,15 +9,14 @@ from prunedata import Pruner, Schedule
 from prunedata.cli.main import main
 from prunedata.errors import ForeignStore, NeverPrunesWarning, PrunedataError, SkippedSamples
 from prunedata.findings.inspection import inspect
-from prunedata.policies import DroppingCount, LossRanked, Random, RunningLoss
+from prunedata.policies import DroppingCount, LossRanked
 from prunedata.reporting.facts import facts_of
 from prunedata.run.adapter import Adapter
 from tests.common.strategies import SEEDS, feeds, policies, pruner, schedules
+from tests.run.alike import assert_alike
 
 pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.UnweighedWarning")  # nothing is trained here
 SCHEDULE = Schedule(6, window=6, start=1, block=3, pruned_per_block=2)
-FREE = ("seconds", "overhead", "kept", "by_weight")
-"""What differs in the records."""
 
 
 def start(samples=60, **options):
@@ -40,16 +39,6 @@ def train(run, feed=None, epochs=None, which="remaining"):
         if epoch.number + 1 == epochs:
             run.end_epoch()
             return
-
-
-def alike(one, other):
-    for name in ("counts", "hits", "visits"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    for name, array in one.arrays.items():
-        np.testing.assert_array_equal(array, other.arrays[name])
-    for ours, theirs in zip(one.history, other.history, strict=True):
-        same = [{key: value for key, value in record.items() if key not in FREE} for record in (ours, theirs)]
-        assert same[0] == same[1]
 
 
 @given(
@@ -77,7 +66,7 @@ def test_the_run_knows_and_leaves_out_what_it_does_by_leaving_out(
         if one.kept < other.kept:
             weights = one.keep.astype(np.float32) if one.weights is None else one.weights
             np.testing.assert_array_equal(other.weights, weights)
-    alike(run, shorter)
+    assert_alike(run, shorter, "kept", "by_weight")
     assert run.saved["visits_saved"] == 0
     assert run.saved["visits_by_weight"] == shorter.saved["visits_saved"]
     assert run.saved["pruned_epochs"] == shorter.saved["pruned_epochs"]
@@ -112,52 +101,6 @@ def test_what_is_left_out_has_to_be_observed_and_a_loss_that_is_none_is_an_error
     run.end_epoch()
     assert run.history[-1]["observed"] == 40
     assert (run.visits - before)[out].sum() == 0
-
-
-@pytest.mark.parametrize("policy", [RunningLoss(), LossRanked(), DroppingCount(0.1, "run"), Random()])
-@pytest.mark.parametrize("through", ["store", "checkpoint"])
-def test_it_goes_on_within_an_epoch(tmp_path, policy, through):
-    whole = start(policy=policy, classes=10)
-    list(train(whole))
-    place = {"store": tmp_path / "run.zarr"} if through == "store" else {}
-    run = start(policy=policy, classes=10, **place)
-    list(train(run, epochs=2))
-    epoch = run.begin_epoch()
-    assert (epoch.number, epoch.kept, epoch.trained_on) == (2, 60, 40)
-    for ids in list(batches_of(epoch, epoch.keep))[:5]:
-        run.observe(np.cos(ids * 1.7 + epoch.number), ids)
-    run.commit()
-    state = run.state_dict()
-    del run
-    if through == "store":
-        again = start(policy=policy, classes=10, resume=True, **place)
-    else:
-        again = start(policy=policy, classes=10)
-        again.load_state_dict(state)
-    first = next(iter(again.epochs()))
-    assert (first.kept, int(first.remaining.sum())) == (60, 60 - sum(map(len, list(batches_of(epoch, epoch.keep))[:5])))
-    list(train(again))
-    alike(again, whole)
-
-
-def test_advice_is_that_of_leaving_out():
-    wrong = np.arange(300) < 100
-    runs = [
-        Pruner(300, Schedule.steady(60), prune=0.3, policy="auto", leave_out=leave_out)
-        for leave_out in ("delivery", "weight")
-    ]
-    for run in runs:
-        for epoch in run.epochs():
-            ids = np.flatnonzero(epoch.keep)
-            run.observe(np.where(wrong[ids], 5.0, 0.1 + 0.01 * np.cos(ids)), ids)
-            run.validated(80 - 3 * abs(epoch.number - 5))
-            if epoch.number == 14:
-                run.end_epoch()
-                break
-    assert runs[0].advice == runs[1].advice
-    assert runs[1].advice.verdict == "prune"
-    assert any("by_weight" in record for record in runs[1].history)
-    alike(*runs)
 
 
 def test_a_run_never_changes_its_way_unasked_and_the_store_says_it(tmp_path, capsys):

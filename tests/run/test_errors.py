@@ -51,7 +51,7 @@ BAD_VALUES = [
 
 
 @pytest.mark.parametrize(("ids", "losses", "told"), BAD_VALUES)
-@pytest.mark.parametrize("position", [0, 1, 5])
+@pytest.mark.parametrize("position", [0, 5])
 def test_bad_values_name_the_batch_and_cost_only_it(run, ids, losses, told, position):
     taken = 0
     if position == 0:
@@ -77,11 +77,7 @@ def test_bad_values_name_the_batch_and_cost_only_it(run, ids, losses, told, posi
     [
         (IDS.astype(float), FINE, "integer dtype.*float64"),
         (IDS > 3, FINE, "integer dtype.*bool"),
-        (
-            IDS.astype(str),
-            FINE,
-            r"integer dtype.*<U\d+: an id is the place of a sample",
-        ),
+        (IDS.astype(str), FINE, r"integer dtype.*<U\d+: an id is the place of a sample"),
         (np.array([2**63, *range(7)], np.uint64), FINE, "Got 9223372036854775808"),
         ([2**63 - 1, *range(7)], FINE, "Got .9223372036854775807. in batch"),
         ([None] * 8, FINE, "integer dtype.*object"),
@@ -103,7 +99,7 @@ def test_bad_values_name_the_batch_and_cost_only_it(run, ids, losses, told, posi
         ([], FINE, "one loss for each id. Got 0 ids and 8 losses"),
     ],
 )
-@pytest.mark.parametrize("before", [0, 1, 3])
+@pytest.mark.parametrize("before", [0, 3])
 def test_what_is_no_batch_is_refused_at_once_wherever_it_stands(run, ids, losses, told, before):
     for _ in range(before):
         run.observe(FINE, IDS)
@@ -136,8 +132,9 @@ def test_verbs_outside_an_epoch_say_where_they_belong():
             verb()
     with pytest.raises(NotInEpoch, match=r"Expected one of 4 epochs to begin. Got none: all are done"):
         pruner.begin_epoch()
-    with pytest.warns(FinishedWarning, match=r"finished its 4 epochs.*resume=True"):
+    with pytest.warns(FinishedWarning, match=r"finished its 4 epochs.*resume=True") as caught:
         assert list(pruner.epochs()) == []
+    assert caught[0].filename == __file__  # it points at the call
     assert pruner.visits.tolist() == [4] * 8  # a refused batch left nothing behind
 
 
@@ -202,13 +199,7 @@ def test_a_run_that_never_prunes_warns_and_runs(why):
     ("options", "told"),
     [
         ({"prune": 8}, "less than the 8 samples. Got 8: prune = all leaves nothing"),
-        ({"prune": 9}, "less than the 8 samples. Got 9"),
-        ({"prune": -1}, "at least 0. Got -1"),
         ({"prune": 1.0}, "fraction between 0 and 1.*Got 1.0"),
-        ({"prune": 0.0}, "fraction between 0 and 1.*Got 0.0"),
-        ({"prune": float("nan")}, "fraction between 0 and 1.*Got nan"),
-        ({"prune": "0.2"}, "prune.*Got '0.2'"),
-        ({"prune": True}, "prune.*Got True"),
         ({"prune": None}, "prune.*Got none"),
         ({"samples": 0}, "samples to be at least 1. Got 0"),
         ({"samples": 2.5}, "samples to be an integer. Got 2.5"),
@@ -216,7 +207,6 @@ def test_a_run_that_never_prunes_warns_and_runs(why):
         ({"seed": 2**64}, f"seed.*Got {2**64}"),
         ({"batch_size": 0}, "batch_size to be at least 1. Got 0"),
         ({"batch_size": 2.0}, "batch_size to be an integer. Got 2.0"),
-        ({"schedule": None}, "Expected epochs, as in .*, or a schedule. Got neither"),
         ({"schedule": (4, 4, 1, 1, 1)}, r"Expected a Schedule. Got \(4"),
         ({"policy": "random"}, "policy.*Got 'random'"),
         ({"policy": Random}, r"policy.*Got the class Random: call it, Random\(\)"),
@@ -228,7 +218,7 @@ def test_arguments_that_make_no_sense_are_refused(options, told):
     with pytest.raises(PrunedataError, match=told) as caught:
         Pruner(arguments.pop("samples"), arguments.pop("schedule"), **arguments)
     # Of a schedule or an amount only: a seed is none.
-    assert isinstance(caught.value, ScheduleError) == ("prune" in options or options.get("schedule", "") is None)
+    assert isinstance(caught.value, ScheduleError) == ("prune" in options)
 
 
 def test_a_window_that_makes_no_sense_changes_nothing(run):

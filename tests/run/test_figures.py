@@ -1,11 +1,7 @@
 """The validation figure of each epoch is lost nowhere: stopped anywhere, a loop ends as one that never stopped."""
 
 import contextlib
-import os
 import pickle
-import signal
-import subprocess
-import sys
 import warnings
 from itertools import count
 
@@ -15,7 +11,7 @@ import pytest
 from prunedata import Pruner, Schedule
 from prunedata.errors import NeverPrunesWarning, NotInEpoch, PrunedataError
 from prunedata.run.group import Group
-from tests.common.programs import ROOT
+from tests.run.alike import known, records
 
 SAMPLES, EPOCHS, BATCH = 96, 16, 32
 FEATURES = np.random.default_rng(0).normal(size=(SAMPLES + 400, 40))
@@ -99,14 +95,12 @@ def _last_trained(run):
 
 
 LOOPS = [own_loop, begin_and_end, validated_after_the_end]
+KEPT = ["in memory", "in a state", "in a store"]
 
 
 def outcome(run, model):
-    told = [
-        {name: one for name, one in record.items() if name not in ("seconds", "overhead")} for record in run.history
-    ]
-    arrays = {"counts": run.counts, "hits": run.hits, "visits": run.visits, **run.arrays}
-    return told, {name: array.tobytes() for name, array in arrays.items()}, model.weights.tobytes(), run.advice
+    arrays = {name: array.tobytes() for name, array in known(run).items()}
+    return records(run), arrays, model.weights.tobytes(), run.advice
 
 
 def train(loop, every, stop=None, run=None, model=None):
@@ -147,10 +141,11 @@ def by_a_state(run, model):
     return other, Model(model.weights)
 
 
-@pytest.mark.parametrize("every", [1, 2])
-@pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("kept", ["in memory", "in a state", "in a store"])
-def test_stopped_at_any_point_it_ends_as_one_that_never_stopped(loop, every, kept, whole, tmp_path):
+@pytest.mark.parametrize(
+    ("loop", "kept", "every"),
+    [(loop, kept, 1 + (at + number) % 2) for at, loop in enumerate(LOOPS) for number, kept in enumerate(KEPT)],
+)
+def test_stopped_at_any_point_it_ends_as_one_that_never_stopped(loop, kept, every, whole, tmp_path):
     """Also nothing is told of a lost figure: warnings are errors here. Figures of every second epoch are no loss."""
     stored = (tmp_path / f"{number}.zarr" for number in count())
     for stop in count(1, 7 if kept == "in a store" else 1):  # seven: at every point of an epoch in turn
@@ -169,68 +164,6 @@ def test_stopped_at_any_point_it_ends_as_one_that_never_stopped(loop, every, kep
             run.commit()
             run = start(store=place, resume=True)
         assert outcome(*train(loop, every, None, run, model)) == whole(loop, every), f"stopped at point {stop}"
-
-
-PROGRAM = """
-import os, pickle, signal, sys
-from tests.run.test_figures import *
-
-loop, every, stop, kept = LOOPS[int(sys.argv[1])], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-place = "run.zarr" if kept == "in a store" else None
-run, model = start(store=place, resume=place is not None), Model()
-if os.path.exists("model.pickle"):
-    state, model.weights = pickle.load(open("model.pickle", "rb"))
-    if state is not None:
-        run.load_state_dict(state)
-points = count(1)
-
-def at():
-    with open("new.pickle", "wb") as file:
-        pickle.dump((None if place else run.state_dict(), model.weights), file)
-    os.replace("new.pickle", "model.pickle")
-    if place:
-        run.commit()
-    if next(points) == stop:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-loop(run, model, at, every)
-pickle.dump(outcome(run, model), open("outcome.pickle", "wb"))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kept", ["in a state", "in a store"])
-@pytest.mark.parametrize("number", range(len(LOOPS)))
-def test_so_does_a_process_that_is_killed_again_and_again(number, kept, whole, tmp_path):
-    """With SIGKILL, at each point of an epoch in turn: between its last batch and its figure, and before its end."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    killed = 0
-    while True:
-        arguments = [sys.executable, "-W", "error", "-c", PROGRAM, str(number), "1", "9", kept]
-        done = subprocess.run(
-            arguments, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240
-        )
-        if done.returncode != -signal.SIGKILL:
-            break
-        killed += 1
-    assert done.returncode == 0, done.stderr
-    assert killed > 5
-    assert pickle.loads((tmp_path / "outcome.pickle").read_bytes()) == whole(LOOPS[number], 1)
-
-
-def test_a_loop_that_is_interrupted_and_run_again_in_a_notebook_loses_no_figure(whole):
-    """Ctrl-C between the last batch and the figure, in every epoch."""
-    run, model, seen = start(), Model(), set()
-    while run.next_epoch < EPOCHS:
-        with pytest.raises(KeyboardInterrupt) if run.next_epoch < EPOCHS - 1 else contextlib.nullcontext():
-            for epoch in run.epochs():
-                for ids in epoch.batches(BATCH):
-                    run.observe(model.step(ids), ids)
-                if epoch.number not in seen:
-                    seen.add(epoch.number)
-                    raise KeyboardInterrupt
-                run.validated(model.figure(), lower_is_better=False)
-    assert outcome(run, model) == whole(own_loop, 1)
 
 
 # -- what is told

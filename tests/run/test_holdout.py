@@ -76,34 +76,11 @@ def test_the_trust_in_their_labels_is_the_figure_and_its_turn_begins_the_pruning
     assert 0 < run.advice.prune <= 80  # prune=0.4 of all
 
 
-@FEWER
-@given(st.integers(1, EPOCHS - 1), st.integers(0, 6), st.sampled_from(["delivery", "weight"]))
-def test_resumed_within_an_epoch_it_is_the_same_run(stop, batches, leave_out):
-    whole, begun = train(start(leave_out=leave_out)), train(start(leave_out=leave_out), until=stop)
-    epoch = begun.begin_epoch()
-    for ids in list(epoch.batches(32))[:batches]:
-        begun.observe(losses(ids, epoch.number, 6), ids)
-    other = start(leave_out=leave_out)
-    other.load_state_dict(begun.state_dict())
-    train(other)
-    assert [record["validation"] for record in other.history] == [record["validation"] for record in whole.history]
-    assert other.advice == whole.advice
-    for name in ("counts", "hits", "visits"):
-        assert np.array_equal(getattr(other, name), getattr(whole, name))
-
-
 def test_by_weight_all_are_delivered_and_the_run_counts_the_same():
     out, weighed = train(start()), train(start(leave_out="weight"))
     assert {record["kept"] for record in weighed.history} == {SAMPLES}
     assert weighed.history[-1]["by_weight"] == weighed.advice.prune
     assert np.array_equal(out.visits, weighed.visits)
-
-
-def test_it_is_kept_with_the_run(tmp_path):
-    train(start(store=tmp_path / "run.zarr"), until=3)
-    with pytest.raises(PrunedataError, match=r"holdout: the stored run has 0\.2, you gave none"):
-        start(store=tmp_path / "run.zarr", resume=True, holdout=None)
-    assert np.array_equal(train(start(store=tmp_path / "run.zarr", resume=True)).visits, train(start()).visits)
 
 
 def test_with_samples_left_out_for_good():

@@ -1,7 +1,5 @@
 """The labels that a run takes from its data set."""
 
-import tempfile
-
 import datasets
 import numpy as np
 import pytest
@@ -36,26 +34,6 @@ class Images:
         return place, self.targets[place]
 
 
-class Part:
-    """As torch's Subset."""
-
-    def __init__(self, dataset, indices):
-        self.dataset, self.indices = dataset, indices
-
-    def __len__(self):
-        return len(self.indices)
-
-    def __getitem__(self, place):
-        return self.dataset[self.indices[place]]
-
-
-class Loader:
-    """It has a data set, and no rows of its own."""
-
-    def __init__(self, dataset):
-        self.dataset = dataset
-
-
 def known(pruner):
     """The labels that a run has."""
     for epoch in pruner.epochs():
@@ -70,16 +48,16 @@ def saved_labels(pruner):
 
 
 @pytest.mark.parametrize("targets", [CLASSES, CLASSES.tolist(), CLASSES.astype(np.uint8)])
-@pytest.mark.parametrize("within", [lambda data: data, Loader])
+@pytest.mark.parametrize("within", [lambda data: data, DataLoader])
 def test_classes_are_found(targets, within):
     np.testing.assert_array_equal(labels_in(within(Images(targets))), CLASSES)
 
 
 def test_a_part_has_the_classes_of_its_rows():
     places = [5, 1, 7, 2, 30, 33]
-    part = Part(Images(CLASSES), places)
+    part = Subset(Images(CLASSES), places)
     np.testing.assert_array_equal(labels_in(part), CLASSES[places])
-    np.testing.assert_array_equal(labels_in(Loader(part), "targets"), CLASSES[places])
+    np.testing.assert_array_equal(labels_in(DataLoader(part), "targets"), CLASSES[places])
 
 
 class Shuffled(Images):
@@ -214,12 +192,12 @@ def test_a_rare_class_survives_where_the_data_set_has_classes():
 # Labels that come with the losses.
 
 
-def train(run, *, labels, size=32, stop=None, losses=losses_of, rare=None, wrong=None):
+def train(run, *, labels, rare, wrong, stop=None):
     """Go on with a run to its end, or until ``stop`` batches were observed; return what its epochs left out."""
     out, done = [], 0
     for epoch in run.epochs():
-        for ids in epoch.batches(size):
-            run.observe(losses(epoch, rare, wrong)[ids], ids, labels=None if labels is None else labels[ids])
+        for ids in epoch.batches(32):
+            run.observe(losses_of(epoch, rare, wrong)[ids], ids, labels=None if labels is None else labels[ids])
             done += 1
             if done == stop:
                 return None
@@ -245,27 +223,6 @@ def test_labels_that_come_with_losses_are_as_those_that_were_given(samples, ever
     came = train(runs[1], **how)
     np.testing.assert_array_equal(given, came)
     assert runs[0].advice == runs[1].advice
-
-
-@given(st.integers(1, 20), st.booleans(), SEEDS)
-def test_they_are_kept_when_a_run_stops_and_goes_on(stop, packed, seed):
-    samples, how = 90, setting(90, 6, seed)
-
-    def new(**more):
-        return Pruner(samples, epochs=9, seed=seed, **more)
-
-    whole = train(new(), **how)
-    with tempfile.TemporaryDirectory() as folder:
-        where = {} if packed else {"store": f"{folder}/run.zarr", "resume": True}
-        run = new(**where)
-        train(run, **how, stop=stop)
-        state = run.state_dict()
-        run.commit()
-        del run
-        run = new(**where)
-        run.load_state_dict(state)
-        after = train(run, **how)
-    np.testing.assert_array_equal(whole[-len(after) :], after)
 
 
 def test_the_network_s_guess_is_another_class_than_they_are():

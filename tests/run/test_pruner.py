@@ -83,35 +83,6 @@ def test_the_mean_loss_and_the_visits_are_recorded():
     assert (run.history[0]["mean_loss"], run.history[0]["observed"]) == (pytest.approx(19.5 / 5), 5)
 
 
-@given(schedules(max_epochs=8, readings=("aligned",)), st.integers(1, 9), st.integers(0, 7), SEEDS)
-def test_a_window_changed_mid_run_counts_from_the_next_epoch_on(schedule, window, when, seed):
-    when = min(when, schedule.epochs - 1)
-    run, model = (
-        pruner(12, schedule, prune=4, seed=seed),
-        PlainRun(12, schedule, DroppingCount(), 8, seed),
-    )
-    random = np.random.default_rng(seed)
-    between = bool(seed % 2)
-    for number in range(schedule.epochs):
-        if number == when and between:
-            run.rewindow(window)
-            model.rewindow(window)
-        epoch = run.begin_epoch()
-        model.begin()
-        assert epoch.keep.tolist() == model.keep
-        if number == when and not between and number + 1 < schedule.epochs:
-            run.rewindow(window)
-            model.rewindow(window)
-        losses = random.normal(size=12)
-        run.observe(losses, np.arange(12))
-        model.observe(range(12), losses.tolist())
-        assert run.counts.tolist() == model.counts_now()
-        run = resumed(run, lambda: pruner(12, schedule, prune=4, seed=seed))
-        run.end_epoch()
-        model.end()
-    assert run.schedule == model.schedule
-
-
 def resumed(run, make):
     """Another run that goes on from where this one stands; it has to know of changed windows from the state alone."""
     other = make()
@@ -119,20 +90,14 @@ def resumed(run, make):
     return other
 
 
-def test_a_longer_window_gives_counts_the_room_it_needs():
-    schedule = Schedule(300, window=100, start=1, block=1, pruned_per_block=0)
-    run = pruner(2, schedule, prune=1)
+@pytest.mark.parametrize(("window", "kind"), [(255, np.uint8), (256, np.uint16)])
+def test_a_longer_window_gives_counts_the_room_it_needs(window, kind):
+    run = pruner(2, Schedule(300, window=100, start=1, block=1, pruned_per_block=0), prune=1)
     assert run.counts.dtype == np.uint8
-    run.rewindow(299)
-    for _ in run.epochs():
-        run.observe([1.0, 0.0], [0, 1])
-    assert run.schedule.resets(299)
-    assert run.counts.tolist() == [1, 0]
-    run = pruner(2, schedule, prune=1)
-    run.rewindow(300)
-    for _ in run.epochs():
-        run.observe([1.0, 0.0], [0, 1])
-    assert (run.counts.tolist(), run.counts.dtype) == ([300, 0], np.uint16)
+    run.begin_epoch()
+    run.observe([1.0, 0.0], [0, 1])
+    run.rewindow(window)
+    assert (run.counts.tolist(), run.counts.dtype) == ([1, 0], kind)
 
 
 def test_a_state_stays_as_it_was_while_the_run_goes_on():
@@ -156,17 +121,6 @@ def test_a_state_stays_as_it_was_while_the_run_goes_on():
 def test_a_run_is_not_copied_but_by_its_state(twice):
     with pytest.raises(TypeError, match=r"state_dict\(\)"):
         twice(pruner(20, SCHEDULE, prune=5))
-
-
-def test_the_state_of_a_complete_epoch_goes_on_in_the_next():
-    run = pruner(20, SCHEDULE, prune=5)
-    epoch = next(run.epochs())
-    run.observe(np.arange(20.0), np.arange(20))
-    assert (epoch.number, run.next_epoch) == (0, 0)
-    other = resumed(run, lambda: pruner(20, SCHEDULE, prune=5))
-    epochs = other.epochs()
-    assert next(epochs).number == 1
-    assert (other.counts.tolist(), len(other.history)) == ([0] * 10 + [1] * 10, 1)
 
 
 def delivered(run, samples):
@@ -230,6 +184,7 @@ def arguments():
         ("policy", LossRanked()),
         ("leave_out", "nothing"),
         ("classes", 10),
+        ("holdout", 0.2),
     ],
 )
 def test_the_state_of_another_run_is_refused_and_changes_nothing(name, value):

@@ -13,6 +13,7 @@ from prunedata.counting.waiting import SharedBatches
 from prunedata.errors import LossError, PrunedataError
 from prunedata.policies import RunningLoss
 from prunedata.run.group import Group
+from tests.run.alike import known
 
 SAMPLES = 30
 SCHEDULE = Schedule(3, window=3, start=1, block=2, pruned_per_block=1)
@@ -107,8 +108,7 @@ def train(run, group, size, shared, *, batches=None, said=False):
 def facts(run):
     records = [{k: r[k] for k in ("kept", "observed")} for r in run.history]
     means = [r["mean_loss"] for r in run.history]
-    counted = {"counts": run.counts, "hits": run.hits, "visits": run.visits, **run.arrays}
-    return records, means, {name: array.tobytes() for name, array in counted.items()}
+    return records, means, {name: array.tobytes() for name, array in known(run).items()}
 
 
 @given(
@@ -203,7 +203,7 @@ def test_all_ranks_keep_what_logits_say_if_one_of_them_has_any(processes, which,
                 run.share_batches(SharedBatches(7, shuffle=True))
             for ids in epoch.batches(7):
                 own = ids[group.rank :: group.processes]
-                said = np.eye(classes)[own % 4] if group.rank in which else None
+                said = np.eye(4, classes)[own % 4] if group.rank in which else None
                 if own.size:
                     run.observe(losses(own, epoch.number), own, logits=said)
             run.end_epoch()

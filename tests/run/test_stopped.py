@@ -1,9 +1,7 @@
 """Loops that are left, and runs that were stopped anywhere: they go on as if they had not been."""
 
-import copy
 import gc
 import io
-import pickle
 import tempfile
 
 import numpy as np
@@ -14,9 +12,10 @@ from hypothesis import strategies as st
 from prunedata import Pruner, Schedule
 from prunedata.errors import SkippedSamples
 from prunedata.findings.inspection import inspect
-from prunedata.policies import EasyPruning, LossRanked, Random
+from prunedata.policies import DroppingCount, EasyPruning, LossRanked, Random
 from tests.common.programs import FEWER, run_python
 from tests.common.strategies import SEEDS, feeds, policies, pruner, schedules
+from tests.run.alike import known, records
 
 # A loop over epochs that is left by break or an error loses no epoch that was seen whole.
 
@@ -53,24 +52,12 @@ def test_an_epoch_that_was_seen_whole_is_done_and_a_commit_stores_it(tmp_path):
     assert finish(run) == finish(start())
 
 
-def test_one_that_was_not_stays_open_and_goes_on(tmp_path):
-    run = start(tmp_path)
-    for epoch in run.epochs():
-        observe(run, epoch, 2 if epoch.number == 2 else None)
-        if epoch.number == 2:
-            break
-    assert (run.next_epoch, inspect(tmp_path)["epoch"]) == (2, 2)
-    assert run.current.number == 2
-    assert finish(run) == finish(start())
-
-
-def test_nor_is_one_that_nothing_was_seen_of():
-    for policy in (Random(), None):
-        run = start(**({} if policy is None else {"policy": policy}))
-        for _ in run.epochs():
-            break
-        assert (run.next_epoch, run.history) == (0, [])
-        assert run.current.number == 0
+@pytest.mark.parametrize("policy", [Random(), DroppingCount()])
+def test_one_that_nothing_was_seen_of_stays_open(policy):
+    run = start(policy=policy)
+    for _ in run.epochs():
+        break
+    assert (run.next_epoch, run.history, run.current.number) == (0, [], 0)
 
 
 def test_an_error_before_the_model_is_saved_leaves_the_store_where_the_model_is(tmp_path):
@@ -156,27 +143,15 @@ def all_policies():
     return policies() | st.builds(LossRanked, st.sampled_from([0.5, 0.8])) | st.builds(EasyPruning)
 
 
-def by_pickle(state):
-    return pickle.loads(pickle.dumps(state))
-
-
-def by_torch(state):
+def through_a_state(run, make):
+    """Leave a run by its state, which PyTorch saves and loads, and go on from it in another."""
     torch = pytest.importorskip("torch")
     file = io.BytesIO()
-    torch.save({"pruner": state, "weights": torch.zeros(2)}, file)
+    torch.save({"pruner": run.state_dict(), "weights": torch.zeros(2)}, file)
     file.seek(0)
-    return torch.load(file, weights_only=True)["pruner"]
-
-
-def through_a_state(how):
-    """Leave a run by its state, and go on from it in another."""
-
-    def change(run, make):
-        other = make()
-        other.load_state_dict(how(run.state_dict()))
-        return other
-
-    return change
+    other = make()
+    other.load_state_dict(torch.load(file, weights_only=True)["pruner"])
+    return other
 
 
 def through_its_store(run, make):
@@ -214,9 +189,7 @@ class Stopped:
         return True
 
     def outcome(self):
-        known = [array.tolist() for array in (self.run.counts, self.run.hits, self.run.visits)]
-        told = [{k: v for k, v in r.items() if k not in ("seconds", "overhead")} for r in self.run.history]
-        return self.log, known, {name: array.tobytes() for name, array in self.run.arrays.items()}, told
+        return self.log, records(self.run), {name: array.tobytes() for name, array in known(self.run).items()}
 
 
 STOPS = (
@@ -230,7 +203,7 @@ STOPS = (
 )
 
 
-@pytest.mark.parametrize("through", [None, *map(through_a_state, (by_pickle, by_torch, copy.deepcopy))])
+@pytest.mark.parametrize("through", [None, through_a_state])
 @given(*STOPS)
 def test_a_run_that_was_stopped_at_any_batch_equals_one_that_was_not(
     through, schedule, policy, samples, size, stops, seed, data
@@ -249,8 +222,9 @@ def stop_and_compare(through, folder, schedule, policy, samples, size, stops, se
     prune, feed = data.draw(st.integers(0, samples - 1)), data.draw(feeds(samples))
     options = {
         "batch_size": data.draw(st.none() | st.just(size)),
-        "leave_out": data.draw(st.sampled_from(["delivery", "delivery", "nothing"])),
+        "leave_out": data.draw(st.sampled_from(["delivery", "delivery", "weight", "nothing"])),
         "classes": data.draw(st.none() | st.just(2)),
+        "without": range(data.draw(st.integers(0, min(3, samples - prune - 1)))),
     }
 
     def make(store=None, **more):

@@ -1,8 +1,5 @@
 """A run that follows its rows: each has what it had, wherever it lies; new rows begin, and lost ones are kept."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,6 +12,7 @@ from prunedata.findings.inspection import inspect, times_pruned
 from prunedata.findings.searched import held_out, state_of, told_unsearched
 from prunedata.policies import DroppingCount, EasyPruning, LossRanked, RecentLoss, RunningLoss
 from prunedata.run.epoch import Role
+from tests.run.alike import known
 
 ROWS = 24
 SCHEDULE = Schedule(8, window=3, start=1, block=2, pruned_per_block=1)
@@ -39,35 +37,18 @@ def epoch_of(run, rows, *, order=None):
     return {rows[at] for at in np.flatnonzero(~epoch.keep)}
 
 
-def known(run):
-    return {"counts": run.counts, "hits": run.hits, "visits": run.visits, **run.arrays}
-
-
 def followed(run, rows, **options):
     other = start(rows, follow=True, **options)
     other.load_state_dict(run.state_dict())
     return other
 
 
-@given(st.sampled_from(POLICIES), st.permutations(range(ROWS)), st.integers(1, 7))
-def test_in_another_order_it_is_the_run_that_had_that_order_from_the_start(policy, order, done):
-    """Of all policies as long as nothing is left out: what ties is chosen among by its place."""
-    first, other = (start(rows, policy=policy, leave_out="nothing") for rows in (range(ROWS), order))
-    for _ in range(done):
-        epoch_of(first, range(ROWS))
-        epoch_of(other, order)
-    moved = followed(first, order, policy=policy, leave_out="nothing")
-    for _ in range(done, 9):
-        for name, array in known(other).items():
-            assert np.array_equal(array, known(moved)[name]), name
-        if moved.next_epoch < 8:
-            epoch_of(moved, order)
-            epoch_of(other, order)
-
-
 @given(st.sampled_from(POLICIES), SUBSETS, st.integers(0, 4), st.integers(1, 7))
 def test_of_other_rows_each_is_as_in_the_run_that_had_them_from_the_start(policy, rows, fresh, done):
-    """If those that stay are in the same batches, as a loss counts by the mean of its batch."""
+    """If those that stay are in the same batches, as a loss counts by the mean of its batch.
+
+    Of all policies as long as nothing is left out: what ties is chosen among by its place.
+    """
     stay, now = sorted(rows), [*range(100, 100 + fresh), *rows]
     gone = sorted(set(range(ROWS)) - set(rows))
 
@@ -213,12 +194,13 @@ def test_in_a_store_and_what_commands_say_of_it(tmp_path):
     run = start(range(ROWS), store=tmp_path)
     for _ in range(3):
         epoch_of(run, range(ROWS))
-    before = known(run)
+    before, commits = known(run), run._engine.store.generation
     del run
     rows = [*range(5, ROWS), 50]
     with pytest.raises(OtherData, match=r"1 are new, and 5 of the 24 are gone \(sample 0 was sample 5"):
         start(rows, store=tmp_path, resume=True)
     run = start(rows, store=tmp_path, resume=True, follow=True)
+    assert run._engine.store.generation == commits + 1  # one, so that a kill leaves the old run or the new
     del run  # it is in the store at once
     run = start(rows, store=tmp_path, resume=True)
     assert np.array_equal(run.arrays["mean_excess"][:-1], before["mean_excess"][5:])
@@ -269,72 +251,6 @@ def test_what_else_differs_is_refused_as_ever(tmp_path):
         start(range(1, ROWS + 1), store=tmp_path, resume=True, follow=True, prune=5)
     longer = Schedule(9, window=3, start=1, block=2, pruned_per_block=1)
     assert start(range(20), store=tmp_path, resume=True, follow=True, schedule=longer).schedule.epochs == 9
-
-
-KILLED = """
-import os, shutil, signal, sys
-from itertools import count
-from prunedata import Pruner, Schedule
-from prunedata.policies import RunningLoss
-import prunedata.run.keeping, prunedata.store.run_store
-
-def follow(store, at):
-    calls = count()
-
-    def dying(real):
-        def call(*given, **options):
-            if next(calls) == at:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return real(*given, **options)
-        return call
-
-    for name in ("replace", "fsync", "open", "unlink", "mkdir", "rename"):
-        setattr(os, name, dying(getattr(os, name)))
-    Pruner(20, Schedule(8, window=3, start=1, block=2, pruned_per_block=1), prune="20%", policy=RunningLoss(),
-           keys=[f"row {row}" for row in range(4, 24)], store=store, resume=True, follow=True)
-
-for at in count():
-    store = shutil.copytree(sys.argv[1], f"{sys.argv[2]}/{at}.zarr")
-    child = os.fork()
-    if not child:
-        follow(store, at)
-        os._exit(0)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if code == 0:
-        print("done", at)
-        break
-    assert code == -signal.SIGKILL
-"""
-
-
-@pytest.mark.slow
-def test_a_kill_before_any_of_its_system_calls_leaves_the_old_run_or_the_new(tmp_path):
-    run = start(range(ROWS), store=tmp_path / "run.zarr")
-    for _ in range(2):
-        epoch_of(run, range(ROWS))
-    before = known(run)
-    del run
-    ended = subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path / "run.zarr"), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.stdout.startswith("done "), ended.stderr
-    outcomes = []
-    for at in range(int(ended.stdout.split()[1])):
-        store = tmp_path / f"{at}.zarr"
-        try:
-            run, expected = start(range(ROWS), store=store, resume=True), before
-            outcomes.append("old")
-        except OtherData:
-            run, expected = start(range(4, ROWS), store=store, resume=True), {n: a[4:] for n, a in before.items()}
-            outcomes.append("new")
-        for name, array in known(run).items():
-            assert np.array_equal(array, expected[name]), name
-    assert outcomes == sorted(outcomes, reverse=True)
-    assert outcomes.count("old") > 10
-    assert outcomes[-1] == "new"
 
 
 SETS = st.lists(st.lists(st.integers(0, 40), min_size=8, max_size=30, unique=True), min_size=2, max_size=5)
