@@ -68,8 +68,9 @@ class WatchedEpochs:
 
     def patch(self, owner: Any, name: str, function: Any) -> None:
         """Replace an object's method until :meth:`close`."""
+        before = vars(owner).get(name)  # one that the user has replaced
         setattr(owner, name, function)
-        self._undo.append(lambda: vars(owner).pop(name, None))
+        self._undo.append(lambda: vars(owner).pop(name, None) if before is None else setattr(owner, name, before))
 
     def undone(self, undo: Callable[[], None]) -> None:
         """Call this function in :meth:`close`."""
@@ -152,7 +153,7 @@ class WatchedEpochs:
 
     def close(self, complete: bool) -> None:
         """Restore all objects, end the open epoch, and keep previews of the samples."""
-        for undo in self._undo:
+        for undo in reversed(self._undo):
             undo()
         if complete or not self._together():
             self.end()
