@@ -15,9 +15,10 @@ except ImportError as error:
         "prunedata.adapters.huggingface needs transformers and accelerate: pip install transformers accelerate"
     ) from error
 
-from prunedata.adapters.huggingface.heads import classes_in
-from prunedata.adapters.huggingface.joining import keys_in, samples_in, wrap
-from prunedata.adapters.huggingface.release import UntestedReleaseWarning
+from prunedata.adapters.huggingface.checks import UntestedReleaseWarning
+from prunedata.adapters.huggingface.ids import samples_in
+from prunedata.adapters.huggingface.joining import keys_in, wrap
+from prunedata.adapters.huggingface.losses import classes_in
 from prunedata.adapters.huggingface.trainer import PruneTrainerMixin
 
 __all__ = ["PruneTrainerMixin", "UntestedReleaseWarning", "classes_in", "keys_in", "samples_in", "wrap"]

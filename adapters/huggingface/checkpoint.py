@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from prunedata.adapters.huggingface.rate import Change
+from prunedata.adapters.huggingface.steps import Change
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
@@ -13,8 +13,6 @@ __all__ = ["Stand", "load", "save"]
 
 SAME = ("gradient_accumulation_steps", "dataloader_drop_last")
 """Arguments by which the steps of a run are counted, beside the size of a batch of all processes."""
-SHARED = ("per_device_train_batch_size", "world_size")
-"""Their product is that size."""
 
 
 class Stand(NamedTuple):
@@ -45,7 +43,7 @@ def save(folder: str, args: Any, pruner: Pruner, stand: Stand) -> None:
     state = {
         "pruner": pruner.state_dict(),
         "stand": stand._asdict() | {"changes": [list(change) for change in stand.changes]},
-        "args": {name: getattr(args, name) for name in SAME + SHARED},
+        "args": {name: getattr(args, name) for name in (*SAME, "per_device_train_batch_size", "world_size")},
     }
     torch.save(state, _path(folder, args.process_index))
 
@@ -100,8 +98,8 @@ def _check(args: Any, saved: dict[str, Any]) -> None:
                 f"Expected {name}={saved[name]}, as the checkpoint was saved with. Got {getattr(args, name)}: steps "
                 "are counted by it, so a run goes on with the one that it began with."
             )
-    size, now = (by["per_device_train_batch_size"] * by["world_size"] for by in (saved, _plain(args)))
-    if size != now:
+    size = saved["per_device_train_batch_size"] * saved["world_size"]
+    if size != args.per_device_train_batch_size * args.world_size:
         fits = size % args.world_size == 0
         raise PrunedataError(
             f"Expected {size} samples in a batch of all processes, as the checkpoint was saved with. Got "
@@ -109,7 +107,3 @@ def _check(args: Any, saved: dict[str, Any]) -> None:
             "are counted by it, so "
             + (f"set per_device_train_batch_size={size // args.world_size}." if fits else "take other processes.")
         )
-
-
-def _plain(args: Any) -> dict[str, Any]:
-    return {name: getattr(args, name) for name in SHARED}

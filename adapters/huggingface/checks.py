@@ -1,7 +1,13 @@
-"""Checks of the Trainer's arguments: raise an error with the reason for those that a run does not support."""
+"""Refuse, with the reason, what a run does not support: a release, arguments, a data set, a loader, a loss."""
 
+import inspect
+import warnings
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import transformers
+from packaging.version import Version
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -11,20 +17,108 @@ from torch.utils.data import (
     SequentialSampler,
 )
 
-from prunedata.adapters.huggingface.asking import compute_loss_owner
+from prunedata.adapters.huggingface.forward import compute_loss_owner
 from prunedata.errors import PrunedataError
 from prunedata.policies.protocol import Weigher
 from prunedata.run.pruner import Pruner
 
 __all__ = [
+    "UntestedReleaseWarning",
     "check_args",
     "check_args_by_weight",
     "check_dataset",
     "check_loader",
     "check_loss",
+    "check_release",
     "check_samples",
+    "check_steps",
     "check_stream",
+    "check_values",
 ]
+
+# -- the release of transformers
+
+OLDEST, NEWEST = "5.3", "5.24"
+"""The tests run with both. Of a newer release it is looked whether its Trainer still works as these do."""
+HOOKS: dict[str, tuple[str, ...]] = {
+    "_get_num_items_in_batch": ("batch_samples",),
+    "_get_train_sampler": (),
+    "_hp_search_setup": ("trial",),
+    "_init_training_state": (),
+    "_inner_training_loop": ("resume_from_checkpoint",),
+    "_maybe_log_save_evaluate": (),
+    "_run_epoch": ("epoch", "steps_in_epoch", "num_update_steps_per_epoch"),
+    "_save_rng_state": ("output_dir",),
+    "compute_loss": ("model", "inputs", "return_outputs"),
+    "create_scheduler": ("num_training_steps", "optimizer"),
+    "get_train_dataloader": (),
+    "set_initial_training_values": ("args", "dataloader"),
+    "training_step": ("model", "inputs"),
+}
+"""Methods of the Trainer's that the mixin overrides, with the parameters that it needs."""
+
+
+class UntestedReleaseWarning(UserWarning):
+    """A release of transformers newer than the newest that the tests ran with."""
+
+
+def check_release(trainer: type = transformers.Trainer, release: str = transformers.__version__) -> None:
+    """Raise :class:`PrunedataError` if the Trainer lacks what the mixin needs; warn if it is newer than was tested."""
+    for name, needs in HOOKS.items():
+        method = getattr(trainer, name, None)
+        lacks = [] if method is None else [each for each in needs if each not in inspect.signature(method).parameters]
+        if method is None or lacks:
+            raise PrunedataError(
+                f"Expected transformers from {OLDEST} to {NEWEST}, whose Trainer has {name}({', '.join(needs)}). Got "
+                f"{release}, whose Trainer has none{' with ' if lacks else ''}{' and '.join(lacks)}: pip install "
+                f"'transformers~={NEWEST}.0'"
+            )
+    if Version(release).release[:2] > Version(NEWEST).release:
+        warnings.warn(
+            f"Expected transformers up to {NEWEST}, the newest that prunedata was tested with. Got {release}: its "
+            "Trainer has what is needed, and each run checks itself in its first step. To be sure, pip install "
+            f"'transformers~={NEWEST}.0'",
+            UntestedReleaseWarning,
+            stacklevel=3,
+        )
+
+
+def check_values(values: Any, args: Any) -> int:
+    """Return the samples of an optimizer step, from the result of ``set_initial_training_values``.
+
+    Raises
+    ------
+    PrunedataError
+        If it gave other values than the tested releases do.
+    """
+    step: int = args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
+    if not isinstance(values, tuple) or len(values) != 7 or (values[0], values[4]) != (args.num_train_epochs, step):
+        raise _otherwise(
+            f"whose set_initial_training_values gives seven values, {args.num_train_epochs} epochs first and {step} "
+            "samples of a step fifth",
+            values,
+        )
+    return step
+
+
+def check_steps(state: Any, *, epochs: int, steps: int) -> None:
+    """Raise :class:`PrunedataError` if the Trainer is about to train other steps or epochs than the mixin said."""
+    if (state.num_train_epochs, state.max_steps) != (epochs, steps):
+        raise _otherwise(
+            f"that trains {steps} steps in {epochs} epochs, as it was told",
+            f"{state.max_steps} in {state.num_train_epochs}",
+        )
+
+
+def _otherwise(expected: str, got: Any) -> PrunedataError:
+    return PrunedataError(
+        f"Expected a Trainer {expected}. Got {got} from that of transformers {transformers.__version__}, which works "
+        "otherwise than those that were tested, or whose methods are overridden: pip install "
+        f" 'transformers~={NEWEST}.0'"
+    )
+
+
+# -- the data set
 
 
 def check_stream(dataset: Any) -> None:
@@ -33,20 +127,66 @@ def check_stream(dataset: Any) -> None:
         raise PrunedataError(
             "Expected a map-style train_dataset, because the Trainer needs the number of batches of each epoch "
             f"beforehand. Got the stream {type(dataset).__name__}: pass a map-style dataset, or write your own loop "
-            "around "
-            "prunedata.adapters.iterable.wrap."
+            "around prunedata.adapters.iterable.wrap."
         )
 
 
 def check_dataset(dataset: Any, pruner: Pruner) -> None:
     """Raise :class:`PrunedataError` if it is no dataset over the pruner's samples."""
     check_stream(dataset)
-    if dataset is None or len(dataset) != pruner.samples:
-        has = "none" if dataset is None else f"one of {len(dataset)}"
+    if dataset is None:
         raise PrunedataError(
-            f"Expected a train_dataset of {pruner.samples} samples, like the Pruner. Got {has}: build the Pruner with "
-            f"len(train_dataset). {_DROPPED}"
+            f"Expected a train_dataset of {pruner.samples} samples, like the Pruner. Got none: pass it."
         )
+    _check_length(dataset, pruner, None)
+
+
+def check_samples(dataset: Any, pruner: Pruner, starts: npt.NDArray[np.int64] | None, key: str | None) -> None:
+    """Raise :class:`PrunedataError` if it is no dataset over the pruner's samples, or a stream without ids."""
+    if dataset is None or isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
+        if dataset is None or key is None:
+            raise PrunedataError(
+                "Expected a train_dataset; of a stream also id, the key at which each of its samples has its id. Got "
+                f"{'none' if dataset is None else type(dataset).__name__ + ' without id'}."
+            )
+        return
+    if key is not None:
+        raise PrunedataError("Expected id for a stream alone. Got it for a dataset with places, which are its ids.")
+    _check_length(dataset, pruner, starts)
+
+
+def _check_length(dataset: Any, pruner: Pruner, starts: npt.NDArray[np.int64] | None) -> None:
+    samples = len(dataset) if starts is None else int(starts[-1])
+    if samples == pruner.samples:
+        return
+    of = "" if starts is None else f" in {len(dataset)} packed rows"
+    dropped = (
+        " SFTTrainer drops samples of which max_length leaves no label, and ids are positions among those that are "
+        "left: drop them from your own data before."
+    )
+    raise PrunedataError(
+        f"Expected a train_dataset of {pruner.samples} samples, like the Pruner. Got one of {samples}{of}: build the "
+        f"Pruner with {samples}.{dropped if samples < pruner.samples else ''}"
+    )
+
+
+# -- arguments
+
+_FLAT = "a batch is then one row of many samples, whose losses cannot be told apart"
+_REFUSED = {
+    "auto_find_batch_size": "an epoch that begins again with smaller batches would have observed samples before",
+    "parallelism_config": "samples are dealt to processes that each train on batches of their own",
+    "deepspeed": "it was not tested",
+    "fsdp": "it was not tested",
+}
+"""Arguments of TrainingArguments that are refused, each with the reason."""
+_REFUSED_IF_SHORTENED = {
+    "packing": _FLAT,
+    "padding_free": _FLAT,
+    "shuffle_dataset": "ids are positions in the dataset, and would be those of the shuffled one. The Trainer "
+    "shuffles each epoch anyway",
+}
+"""Arguments of SFTConfig that are refused where epochs are shortened."""
 
 
 def check_args(args: Any, pruner: Pruner) -> None:
@@ -66,37 +206,27 @@ def check_args(args: Any, pruner: Pruner) -> None:
         raise PrunedataError(
             f"Expected num_train_epochs={epochs}, as many as the pruner's schedule has. Got {args.num_train_epochs}."
         )
-    if args.n_gpu > 1:
-        raise PrunedataError(
-            f"Expected one GPU for each process. Got {args.n_gpu}: launch the script with torchrun, or set "
-            "CUDA_VISIBLE_DEVICES."
-        )
-    for name, why in _REFUSED.items():
-        if getattr(args, name, None):
-            raise PrunedataError(f"Expected {name} to be left out. Got {name}={getattr(args, name)!r}: {why}.")
     for name in ("split_batches", "dispatch_batches"):
         if getattr(args.accelerator_config, name, None):
             raise PrunedataError(
                 f"Expected accelerator_config without {name}. Got it: each process reads its own batches of "
                 "per_device_train_batch_size samples."
             )
-    if getattr(args, "train_sampling_strategy", None) == "batch_rebalance":
-        raise PrunedataError(
-            "Expected a sampler that returns samples. Got train_sampling_strategy='batch_rebalance', which returns "
-            "batches: how many are left after pruning is unknown. Use 'random' or "
-            "'group_by_length'."
-        )
+    _refuse(args, _REFUSED | _REFUSED_IF_SHORTENED, "batches: how many are left after pruning is unknown")
 
 
 def check_args_by_weight(args: Any) -> None:
     """Raise :class:`PrunedataError` for arguments under which losses cannot be matched to samples."""
-    wrong = {
-        "auto_find_batch_size": _REFUSED["auto_find_batch_size"],
-        "parallelism_config": _REFUSED["parallelism_config"],
-        "deepspeed": "it was not tested",
-        "fsdp": "it was not tested",
-    }
-    for name, why in wrong.items():
+    if getattr(args, "packing", False) and args.packing_strategy == "wrapped":
+        raise PrunedataError(
+            "Expected packing_strategy='bfd', or 'bfd_split'. Got 'wrapped', which cuts samples across rows."
+        )
+    _refuse(args, _REFUSED, "batches, which it deals to the processes by itself")
+
+
+def _refuse(args: Any, refused: dict[str, str], rebalances: str) -> None:
+    """Raise for these arguments, and for what neither way supports. "batch_rebalance" returns ``rebalances``."""
+    for name, why in refused.items():
         if getattr(args, name, None):
             raise PrunedataError(f"Expected {name} to be left out. Got {name}={getattr(args, name)!r}: {why}.")
     if args.n_gpu > 1:
@@ -104,57 +234,21 @@ def check_args_by_weight(args: Any) -> None:
             f"Expected one GPU for each process. Got {args.n_gpu}: launch the script with torchrun, or set "
             "CUDA_VISIBLE_DEVICES."
         )
-    if getattr(args, "packing", False) and args.packing_strategy == "wrapped":
-        raise PrunedataError(
-            "Expected packing_strategy='bfd', or 'bfd_split'. Got 'wrapped', which cuts samples across rows."
-        )
     if getattr(args, "train_sampling_strategy", None) == "batch_rebalance":
         raise PrunedataError(
-            "Expected a sampler that returns samples. Got train_sampling_strategy='batch_rebalance', which deals "
-            "batches to the processes by itself: use 'random' or 'group_by_length'."
+            f"Expected a sampler that returns samples. Got train_sampling_strategy='batch_rebalance', which returns "
+            f"{rebalances}. Use 'random' or 'group_by_length'."
         )
 
 
-def check_samples(dataset: Any, pruner: Pruner, starts: Any, key: str | None) -> None:
-    """Raise :class:`PrunedataError` if it is no dataset over the pruner's samples, or a stream without ids."""
-    if dataset is None or isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
-        if dataset is None or key is None:
-            raise PrunedataError(
-                "Expected a train_dataset; of a stream also id, the key at which each of its samples has its id. Got "
-                f"{'none' if dataset is None else type(dataset).__name__ + ' without id'}."
-            )
-        return
-    if key is not None:
-        raise PrunedataError("Expected id for a stream alone. Got it for a dataset with places, which are its ids.")
-    samples = len(dataset) if starts is None else int(starts[-1])
-    if samples != pruner.samples:
-        of = "" if starts is None else f" in {len(dataset)} packed rows"
-        raise PrunedataError(
-            f"Expected a train_dataset of {pruner.samples} samples, like the Pruner. Got one of {samples}{of}: build "
-            f"the Pruner with {samples}. {_DROPPED if samples < pruner.samples else ''}".rstrip()
-        )
+# -- losses and loaders
 
 
-_DROPPED = (
-    "SFTTrainer drops samples of which max_length leaves no label, and ids are positions among those that are left: "
-    "drop them from your own data before."
-)
-_FLAT = "a batch is then one row of many samples, whose losses cannot be told apart"
-_REFUSED = {
-    "auto_find_batch_size": "an epoch that begins again with smaller batches would have observed samples before",
-    "packing": _FLAT,
-    "padding_free": _FLAT,
-    "shuffle_dataset": "ids are positions in the dataset, and would be those of the shuffled one. The Trainer "
-    "shuffles each epoch anyway",
-    "parallelism_config": "samples are dealt to processes that each train on batches of their own",
-    "deepspeed": "it was not tested",
-    "fsdp": "it was not tested",
-}
-"""Arguments of TrainingArguments and SFTConfig that are refused, each with the reason."""
+def check_loss(trainer: Any, pruner: Pruner, ours: type, *, own_losses: bool) -> None:
+    """Raise :class:`PrunedataError` if the losses of samples cannot be computed, or not weighted as needed.
 
-
-def check_loss(trainer: Any, pruner: Pruner, mixin: type) -> None:
-    """Raise :class:`PrunedataError` if the losses of samples cannot be computed, or not weighted as needed."""
+    ``ours`` is the class whose ``compute_loss`` weighs; ``own_losses`` says whether the user defined the samples'.
+    """
     kind, args = type(trainer), trainer.args
     some_out = pruner.leave_out == "weight" or pruner.holdout is not None
     if some_out and args.world_size > 1 and not args.average_tokens_across_devices:
@@ -162,25 +256,24 @@ def check_loss(trainer: Any, pruner: Pruner, mixin: type) -> None:
             "Expected average_tokens_across_devices=True, because the mean is over the batches of all processes. Got "
             'False: leave it out, or build the Pruner without leave_out="weight" and holdout.'
         )
-    own, stock = compute_loss_owner(kind, mixin)
+    own, stock = compute_loss_owner(kind, ours)
     name = "compute_loss_func" if callable(trainer.compute_loss_func) else f"{own.__name__}.compute_loss"
     theirs = stock and not callable(trainer.compute_loss_func)
-    told = kind.sample_losses is not mixin.sample_losses  # type: ignore[attr-defined]
-    if not theirs and not told:
+    if not theirs and not own_losses:
         raise PrunedataError(
             f"Expected sample_losses(self, outputs, inputs) in {kind.__name__}, as {name} may compute any loss. Got "
             "none: return one loss per sample, or super().sample_losses(outputs, inputs) if it is the cross entropy."
         )
     if not isinstance(pruner.policy, Weigher):
         return
-    why = {
+    other = {
         name: not theirs,
-        "sample_losses": told,
+        "sample_losses": own_losses,
         f"label_smoothing_factor={args.label_smoothing_factor}": args.label_smoothing_factor,
         "loss_type='dft'": getattr(args, "loss_type", None) == "dft",
         "output_router_logits": getattr(getattr(trainer.model, "config", None), "output_router_logits", False),
     }
-    for given, is_given in why.items():
+    for given, is_given in other.items():
         if is_given:
             raise PrunedataError(
                 f"Expected the model's own cross entropy, as {type(pruner.policy).__name__} weights the loss of each "

@@ -5,23 +5,40 @@ its length.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from prunedata.adapters.torch.items import Indexed
 from prunedata.checks import shown
 from prunedata.errors import PrunedataError
 from prunedata.keys import SampleIds
+from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
-__all__ = ["IDS", "BatchesWithIds", "packed_starts", "row_of_packed", "with_ids"]
+__all__ = ["IDS", "BatchesWithIds", "OwnLoader", "packed_starts", "samples_in", "take_ids", "unprepared"]
 
 IDS = "prunedata_ids"
 """The key under which a batch has the ids of its samples, as an ndarray of int64, shape (n,)."""
+
+
+def take_ids(batch: Any) -> SomeIds | None:
+    """Take the ids out of a batch, shape (n,); None if it has none."""
+    ids = batch.pop(IDS, None)
+    return ids.cpu().numpy() if isinstance(ids, torch.Tensor) else ids
+
+
+def _check_batch(batch: Any) -> None:
+    """Raise :class:`PrunedataError` for a batch that cannot have ids in it."""
+    if not hasattr(batch, "keys"):
+        raise PrunedataError(
+            f"Expected batches that are dicts, which the Trainer passes to the model by name. Got "
+            f"{type(batch).__name__}: return a dict from data_collator."
+        )
 
 
 class BatchesWithIds:
@@ -42,18 +59,36 @@ class BatchesWithIds:
 
     def __iter__(self) -> Iterator[Any]:
         for ids, batch in self.loader:
-            if not hasattr(batch, "keys"):
-                raise PrunedataError(
-                    f"Expected batches that are dicts, which the Trainer passes to the model by name. Got "
-                    f"{type(batch).__name__}: return a dict from data_collator."
-                )
+            _check_batch(batch)
             batch[IDS] = ids
             yield batch
 
     def __getattr__(self, name: str) -> Any:
-        if name == "loader":  # not there yet while it is unpickled
+        if name == "loader":  # not there yet while it is copied
             raise AttributeError(name)
         return getattr(self.loader, name)
+
+
+def unprepared(accelerator: Any, get: Callable[[], Any]) -> tuple[Any, Callable[[Any], Any]]:
+    """Return the loader that a function makes, before accelerate deals it to the processes, and a function that deals.
+
+    That one returns its loader as it is if the user's own ``get_train_dataloader`` lets accelerate deal none.
+    """
+    asked: list[dict[str, Any]] = []
+
+    def later(*given: Any, **options: Any) -> Any:
+        asked.append(options)
+        return given[0] if len(given) == 1 else given
+
+    accelerator.prepare = later
+    try:
+        loader = get()
+    finally:
+        del accelerator.prepare
+    return loader, lambda ready: accelerator.prepare(ready, **asked[-1]) if asked else ready
+
+
+# -- samples of a Trainer's own data set
 
 
 def packed_starts(dataset: Any) -> npt.NDArray[np.int64] | None:
@@ -69,24 +104,92 @@ def packed_starts(dataset: Any) -> npt.NDArray[np.int64] | None:
     return np.concatenate([[0], np.cumsum([len(row) for row in lengths])]).astype(np.int64)
 
 
-def row_of_packed(starts: npt.NDArray[np.int64], ids: SomeIds) -> npt.NDArray[np.int64]:
-    """Return in which row of a packed dataset each sample is; ``starts`` are those of :func:`packed_starts`."""
-    return np.asarray(np.searchsorted(starts, ids, "right") - 1)
+def samples_in(given: Any, *_: Any, **__: Any) -> int | None:
+    """Return how many samples a trainer trains on: of packed rows, the samples in them; None for a stream."""
+    dataset: Any = getattr(given, "train_dataset", None)
+    if not hasattr(dataset, "__len__"):
+        return None
+    starts = packed_starts(dataset)
+    return len(dataset) if starts is None else int(starts[-1])
 
 
-class _IdsInBatch:
-    """The trainer's collate function, whose batches get the ids of their samples."""
+class OwnLoader:
+    """A Trainer's own loader, whose batches have ids, as ``prunedata_ids``.
 
-    def __init__(
-        self,
-        collate: Callable[[Any], Any],
-        starts: npt.NDArray[np.int64] | None,
-        key: str | None,
-        ids: SampleIds,
-        *,
-        dealt: bool,
-    ) -> None:
-        self.collate, self.starts, self.key, self.ids, self.dealt = collate, starts, key, ids, dealt
+    Parameters
+    ----------
+    trainer : transformers.Trainer
+    pruner : Pruner
+    key : str, optional
+        Where a sample of a stream has its id.
+
+    Attributes
+    ----------
+    starts : ndarray of int64, shape (rows + 1,), or None
+        Of a packed dataset: see :func:`packed_starts`.
+    batches : int or None
+        How many this process gets in an epoch, if that is known.
+    """
+
+    def __init__(self, trainer: Any, pruner: Pruner, key: str | None = None) -> None:
+        self._trainer, self._pruner, self._key = trainer, pruner, key
+        self.starts = packed_starts(trainer.train_dataset)
+        self.batches: int | None = None
+        self._rest = 0
+        """How many rows are left for the last batches of several processes, if these are not full."""
+
+    def with_ids(self, loader: DataLoader[Any]) -> DataLoader[Any]:
+        """Return a loader like this one, which accelerate has not dealt yet. The given one is not changed."""
+        # Only where one process deals out the parts of a batch they have to be a tensor: which would go to the device
+        # with the batch, and its way back would make every step wait for all that the device has still to do.
+        dealt = self._key is not None or bool(self._trainer.accelerator.dispatch_batches)
+        ids = SampleIds(self._pruner.samples, self._pruner.keys)
+        collate = _CollateWithIds(loader.collate_fn, self.starts, self._key, ids, dealt)
+        replaced: dict[str, Any] = {"collate_fn": collate}
+        if not isinstance(loader.dataset, IterableDataset):
+            replaced["dataset"] = Indexed(loader.dataset)
+        like: Any = object.__new__(type(loader))
+        vars(like).update(vars(loader) | replaced | {"_iterator": None})
+        return like  # type: ignore[no-any-return]
+
+    def dealt(self, loader: Any, prepared: Any) -> None:
+        """Take note of the batches of a loader that has become ``prepared``."""
+        self.batches = len(prepared) if hasattr(getattr(prepared, "dataset", None), "__len__") else None
+        args, cut = self._trainer.args, getattr(loader, "batch_sampler", None)
+        if self.batches is not None and args.world_size > 1 and type(cut) is BatchSampler and not cut.drop_last:
+            processes = 1 if args.accelerator_config.split_batches else args.world_size
+            self._rest = len(cut.sampler) % (cut.batch_size * processes)  # type: ignore[arg-type]
+
+    @staticmethod
+    def trained_before(options: Any) -> int:
+        """Return how many batches of an epoch were trained on before the run went on; of ``_run_epoch`` the options."""
+        resumed = options["resume_from_checkpoint"] is not None and options["epoch"] == options["epochs_trained"]
+        return int(options["steps_trained_in_current_epoch"]) if resumed else 0
+
+    def repeats(self, batch: int) -> bool:
+        """Whether accelerate may fill up the batch with this number by samples that came before."""
+        return bool(self._rest) and batch == self.batches
+
+    def own(self, ids: SomeIds) -> SomeIds:
+        """Return the places of the samples in a batch that :meth:`repeats` that are none of those: each counts once."""
+        rows = np.arange(len(ids)) if self.starts is None else self.row_of(ids)
+        rows = np.cumsum(np.diff(rows, prepend=rows[:1]) != 0)  # from 0, in their order
+        return np.flatnonzero(rows < self._rest - self._trainer.args.process_index * (rows[-1] + 1))
+
+    def row_of(self, ids: SomeIds) -> npt.NDArray[np.int64]:
+        """Return in which row of a packed dataset each sample is."""
+        return np.asarray(np.searchsorted(self.starts, ids, "right") - 1)  # type: ignore[call-overload]
+
+
+@dataclass
+class _CollateWithIds:
+    """The trainer's collate function, whose batches get the ids of their samples; as a tensor, if they are dealt."""
+
+    collate: Callable[[Any], Any]
+    starts: npt.NDArray[np.int64] | None
+    key: str | None
+    ids: SampleIds
+    dealt: bool
 
     def __call__(self, fetched: Any) -> Any:
         """Collate the samples."""
@@ -99,49 +202,15 @@ class _IdsInBatch:
         if self.starts is not None:
             ids = np.concatenate([np.arange(self.starts[row], self.starts[row + 1]) for row in ids])
         batch = self.collate(samples)
-        if not hasattr(batch, "keys"):
-            raise PrunedataError(
-                f"Expected batches that are dicts, which the Trainer passes to the model by name. Got "
-                f"{type(batch).__name__}: return a dict from data_collator."
-            )
-        # Only where one process deals out the parts of a batch they have to be a tensor: which would go to the device
-        # with the batch, and its way back would make every step wait for all that the device has still to do.
+        _check_batch(batch)
         batch[IDS] = torch.from_numpy(ids) if self.dealt else ids
         return batch
 
 
 def _id_in(sample: Any, key: str) -> Any:
     try:
-        found = sample[key]
+        return sample[key]
     except (KeyError, TypeError, IndexError):
         raise PrunedataError(
             f"Expected samples of the stream that are dicts with an id at {key!r}, as id= names. Got {shown(sample)}."
         ) from None
-    return found
-
-
-def with_ids(
-    loader: DataLoader[Any], starts: npt.NDArray[np.int64] | None, key: str | None, ids: SampleIds, *, dealt: bool
-) -> DataLoader[Any]:
-    """Return a loader like a Trainer's own, whose batches have ids, as ``prunedata_ids``.
-
-    Parameters
-    ----------
-    loader : DataLoader
-        As it is before accelerate prepares it. Not changed.
-    starts : ndarray of int64, shape (rows + 1,), or None
-        Of a packed dataset: see :func:`packed_starts`.
-    key : str or None
-        Of a stream: where a sample has its id.
-    ids : SampleIds
-        Of a stream: the ids of what samples have there.
-    dealt : bool
-        Whether one process reads the batches and deals their parts to the others.
-    """
-    collate = _IdsInBatch(loader.collate_fn, starts, key, ids, dealt=dealt)
-    replaced: dict[str, Any] = {"collate_fn": collate}
-    if not isinstance(loader.dataset, IterableDataset):
-        replaced["dataset"] = Indexed(loader.dataset)
-    like: Any = object.__new__(type(loader))
-    vars(like).update(vars(loader) | replaced | {"_iterator": None})
-    return like  # type: ignore[no-any-return]

@@ -8,25 +8,15 @@ import torch
 import transformers
 
 from prunedata.adapters.huggingface.by_weight import ByWeight
-from prunedata.adapters.huggingface.callback import ExactEpochs, HandOver
+from prunedata.adapters.huggingface.checks import check_release
 from prunedata.adapters.huggingface.ids import packed_starts
-from prunedata.adapters.huggingface.release import check_release
-from prunedata.adapters.huggingface.trainer import PruneTrainerMixin
-from prunedata.adapters.huggingface.watched import WatchedTrainer
+from prunedata.adapters.huggingface.trainer import ExactEpochs, PruneTrainerMixin
+from prunedata.adapters.huggingface.weighing import HandOver, WeighingTrainer
 from prunedata.adapters.torch.prints import names_in
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
-__all__ = ["keys_in", "refuse_pairs", "samples_in", "wrap"]
-
-
-def samples_in(given: Any, *_: Any, **__: Any) -> int | None:
-    """Return how many samples a trainer trains on: of packed rows, the samples in them; None for a stream."""
-    dataset: Any = getattr(given, "train_dataset", None)
-    if not hasattr(dataset, "__len__"):
-        return None
-    starts = packed_starts(dataset)
-    return len(dataset) if starts is None else int(starts[-1])
+__all__ = ["keys_in", "refuse_pairs", "wrap"]
 
 
 def keys_in(given: Any, *_: Any, **__: Any) -> list[str] | None:
@@ -78,7 +68,7 @@ def wrap(
         raise PrunedataError(
             f"Expected a Pruner, or for a search a function that makes one for each trial. Got {type(pruner).__name__}."
         )
-    if isinstance(trainer, WatchedTrainer):
+    if isinstance(trainer, WeighingTrainer):
         raise PrunedataError("Expected a Trainer that is not wrapped yet. Got a wrapped one: build a new Trainer.")
     check_release()
     refuse_pairs(trainer, sample_losses)
@@ -88,19 +78,18 @@ def wrap(
         own = {"_make_pruner": staticmethod(pruner), "_options": options}
         trainer.__class__ = type(before.__name__, (_Searching, before), own)
         return trainer
-    mixin: Any = PruneTrainerMixin if pruner.leave_out == "delivery" else ByWeight
-    if mixin is PruneTrainerMixin and id is not None:
+    shortens = pruner.leave_out == "delivery"
+    if shortens and id is not None:
         raise PrunedataError(
             'Expected id with leave_out="weight", for a stream. Got it with a Pruner that shortens epochs: '
             "leave it out."
         )
+    mixin: Any = PruneTrainerMixin if shortens else ByWeight
     before, joined = type(trainer), cast(Any, trainer)
-    own = (
-        {} if sample_losses is None else {"sample_losses": lambda self, outputs, inputs: sample_losses(outputs, inputs)}
-    )
+    own = {} if sample_losses is None else {"sample_losses": lambda self, *given: sample_losses(*given)}
     trainer.__class__ = type(f"Pruned{before.__name__}", (mixin, before), own)
     try:
-        joined._adopt(pruner, *([id] if mixin is ByWeight else []))
+        joined._adopt(pruner, *([] if shortens else [id]))
     except BaseException:
         trainer.__class__ = before
         raise

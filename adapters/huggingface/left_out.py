@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from prunedata.adapters.huggingface.losses import token_losses
+from prunedata.adapters.huggingface.losses import is_flat, sequence_of_tokens
 from prunedata.errors import PrunedataError
 from prunedata.types import SomeIds, Weights
 
-__all__ = ["Part", "evaluating", "is_flat", "losses_of_sequences", "without_labels", "without_rows"]
+__all__ = ["Part", "evaluating", "without_labels"]
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Part:
 
     @property
     def in_batch(self) -> npt.NDArray[np.bool_]:
-        """Return which samples are in the batch, shape (n,)."""
+        """Which samples are in the batch, shape (n,)."""
         if not self.rows:
             return np.ones(len(self.ids), dtype=np.bool_)
         return np.arange(len(self.ids)) == 0 if self.none else self.counted
@@ -72,29 +72,29 @@ class Part:
             None if counted.all() else torch.from_numpy(counted),
         )
 
+    def leave_out(self, batch: Any, ignored: Mapping[str, int], *, keeps: bool) -> None:
+        """Remove what does not count from the batch: the labels that have an ``ignored`` value, else whole rows.
 
-@contextmanager
-def evaluating(module: torch.nn.Module) -> Iterator[None]:
-    """Run a model without learning: no gradients, no dropout, no running mean."""
-    modes = [(each, each.training) for each in module.modules()]
-    module.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for each, mode in modes:
-            each.training = mode
+        With ``keeps``, keep these rows apart, as the run records their losses.
+        """
+        if ignored:
+            self.labels = {name: batch[name] for name in ignored if batch.get(name) is not None}
+            if not self.none:  # else it is trained on with a factor of 0, as it is
+                without_labels(batch, self.counted, ignored)
+            return
+        self.rows = True
+        if keeps:
+            self.apart = dict(batch)
+            _without_rows(self.apart, ~self.counted)
+        _without_rows(batch, self.in_batch)
 
-
-def is_flat(batch: Any) -> bool:
-    """Whether a batch is one row of many samples, as TRL packs them."""
-    return "cu_seq_lens_q" in batch or "seq_idx" in batch
-
-
-def of_sequences(batch: Any, samples: int) -> Any:
-    """Of a flat batch, which sample each token is of, shape (1, tokens). What pads the end counts as the last one's."""
-    begins = (batch["position_ids"] == 0).cumsum(-1) - 1
-    return begins.clamp(max=samples - 1)
+    def spread(self, came: torch.Tensor) -> torch.Tensor:
+        """Return the losses, or logits, of the rows that are left in the batch, in their places among all."""
+        if not self.rows:
+            return came
+        spread = torch.zeros((len(self.ids), *came.shape[1:]), dtype=came.dtype, device=came.device)
+        spread[torch.from_numpy(self.in_batch).to(came.device)] = came
+        return spread
 
 
 def without_labels(batch: Any, counted: npt.NDArray[np.bool_], ignored: Mapping[str, int]) -> None:
@@ -108,13 +108,13 @@ def without_labels(batch: Any, counted: npt.NDArray[np.bool_], ignored: Mapping[
             continue
         which = torch.from_numpy(counted).to(labels.device)
         if is_flat(batch):
-            keep = which[of_sequences(batch, len(counted))]
+            keep = which[sequence_of_tokens(batch, len(counted))]
         else:
             keep = which.view(-1, *[1] * (labels.ndim - 1))
         batch[name] = labels.masked_fill(~keep, value)
 
 
-def without_rows(batch: Any, stay: npt.NDArray[np.bool_]) -> None:
+def _without_rows(batch: Any, stay: npt.NDArray[np.bool_]) -> None:
     """Remove rows from a batch, in place, but for those in ``stay``, shape (n,)."""
     size, which = stay.size, torch.from_numpy(np.flatnonzero(stay))
     for name, value in list(batch.items()):
@@ -130,12 +130,14 @@ def without_rows(batch: Any, stay: npt.NDArray[np.bool_]) -> None:
             )
 
 
-def losses_of_sequences(outputs: Any, inputs: Any, samples: int, *, shifted: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the mean loss of each sample of a flat batch over its own tokens, and how many these are."""
-    each, mask = token_losses(outputs, inputs, shifted=shifted)
-    owner = of_sequences(inputs, samples)[:, -each.shape[1] :]  # of the token that is predicted, or the one before it
-    sums = torch.zeros(samples, dtype=each.dtype, device=each.device)
-    counts = torch.zeros_like(sums)
-    sums = sums.scatter_add(0, owner[0], (each * mask)[0])
-    counts = counts.scatter_add(0, owner[0], mask[0].to(each.dtype))
-    return sums / counts.clamp(min=1), counts
+@contextmanager
+def evaluating(module: torch.nn.Module) -> Iterator[None]:
+    """Run a model without learning: no gradients, no dropout, no running mean."""
+    modes = [(each, each.training) for each in module.modules()]
+    module.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for each, mode in modes:
+            each.training = mode

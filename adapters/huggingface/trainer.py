@@ -5,19 +5,20 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from transformers import TrainerCallback
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
-from prunedata.adapters.huggingface.callback import ExactEpochs
 from prunedata.adapters.huggingface.checks import (
     check_args,
     check_dataset,
     check_loader,
+    check_release,
+    check_steps,
     check_stream,
+    check_values,
 )
-from prunedata.adapters.huggingface.ids import BatchesWithIds
-from prunedata.adapters.huggingface.rate import Change, stretch
-from prunedata.adapters.huggingface.release import check_release, check_steps, check_values
-from prunedata.adapters.huggingface.steps import Steps
+from prunedata.adapters.huggingface.ids import BatchesWithIds, unprepared
+from prunedata.adapters.huggingface.steps import Change, Steps, stretch
 from prunedata.adapters.huggingface.weighing import WeighingTrainer
 from prunedata.adapters.torch import wrap
 from prunedata.adapters.torch.prints import trains_on
@@ -25,7 +26,7 @@ from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
-__all__ = ["PruneTrainerMixin"]
+__all__ = ["ExactEpochs", "PruneTrainerMixin"]
 
 
 class PruneTrainerMixin(WeighingTrainer):
@@ -69,25 +70,20 @@ class PruneTrainerMixin(WeighingTrainer):
         check_args(self.args, pruner)
         check_dataset(self.train_dataset, pruner)
         trains_on(pruner, self.train_dataset, self.args.dataloader_num_workers)
-        self._watch_losses(pruner, WeighingTrainer)
+        self._watch_losses(pruner)
         self._run.place = self.args.process_index, self.args.world_size
         self._loader: Any = None
         self._sampler: Any = None
         self._behind = 0
-        self._checked = False
-        self.callback_handler.callbacks.insert(0, ExactEpochs(self._epoch_now))
+        self.callback_handler.callbacks.insert(0, ExactEpochs(self))
 
     # -- the Trainer's own methods, in the order in which it calls them
 
     def get_train_dataloader(self) -> Any:
         """As the Trainer's, pruned. Its batches have the samples' ids, as ``prunedata_ids``."""
+        plain: Any = super()
         # As it is before accelerate deals it to the processes: the pruned order is dealt already.
-        self.accelerator.prepare = lambda *given, **_: given[0] if len(given) == 1 else given
-        try:
-            plain: Any = super()
-            loader = plain.get_train_dataloader()
-        finally:
-            del self.accelerator.prepare
+        loader, _ = unprepared(self.accelerator, plain.get_train_dataloader)
         check_loader(loader, self.pruner, self.args.world_size)
         self._loader = BatchesWithIds(wrap(loader, self.pruner, with_ids=True))
         return self._loader
@@ -103,12 +99,9 @@ class PruneTrainerMixin(WeighingTrainer):
         return self._sampler
 
     def _inner_training_loop(self, *args: Any, **options: Any) -> Any:
-        plain: Any = super()
-        self._load(options.get("resume_from_checkpoint"))
-        self._checked = False
         self._run.leader = lambda: None  # nothing to do: _run_epoch begins each epoch
         try:
-            return plain._inner_training_loop(*args, **options)
+            return super()._inner_training_loop(*args, **options)
         finally:
             self._run.leader = None
 
@@ -131,6 +124,7 @@ class PruneTrainerMixin(WeighingTrainer):
         plain: Any = super()
         plain._init_training_state(*args, **options)
         epoch, steps = self.pruner.next_epoch, self._steps
+        check_steps(self.state, epochs=self.pruner.schedule.epochs, steps=steps.total)
         behind = self.state.global_step - steps.before(epoch)
         if not 0 <= behind <= steps.of(epoch):
             raise PrunedataError(
@@ -144,32 +138,21 @@ class PruneTrainerMixin(WeighingTrainer):
 
     def _run_epoch(self, **options: Any) -> Any:
         plain: Any = super()
-        if not self._checked:
-            check_steps(self.state, epochs=self.pruner.schedule.epochs, steps=self._steps.total)
-            self._checked = True
         self._follow_changes()
-        epoch = self.pruner.begin_epoch()
-        if epoch.number != options["epoch"]:
-            raise PrunedataError(
-                f"Expected the trainer to go on with epoch {epoch.number}, the pruner's epoch. Got epoch "
-                f"{options['epoch']}."
-            )
-        behind, self._behind = self._behind, 0
+        epoch = self._begin_epoch(options["epoch"])
         steps = self._steps
+        behind, self._behind = self._behind, 0
         self._batches, self._trained = steps.batches[epoch.number], behind
         self._began = steps.before(epoch.number)
-        self._held.clear()
         if getattr(self._sampler, "generator", None) is not None:
             state = np.random.SeedSequence([epoch.seed % (1 << 64), epoch.number]).generate_state(1, np.uint64)
             self._sampler.generator.manual_seed(int(state[0]))
-        left = steps.batches[epoch.number] - behind
+        left = self._batches - behind
         options |= {"steps_in_epoch": left, "num_update_steps_per_epoch": -(-left // steps.accumulate)}
         result = plain._run_epoch(**options)
-        if self._trained < steps.batches[epoch.number] and not self.control.should_training_stop:
+        if self._trained < self._batches and not self.control.should_training_stop:
             self.pruner.end_epoch()  # says what was skipped
         return result
-
-    # -- what they share
 
     @property
     def _steps(self) -> Steps:
@@ -187,6 +170,18 @@ class PruneTrainerMixin(WeighingTrainer):
     def _observe(self, ids: SomeIds, losses: torch.Tensor, logits: torch.Tensor | None) -> None:
         self._loader.observe(losses, ids, logits=logits)
 
-    def _epoch_now(self) -> float:
+    def _epochs_done(self) -> float:
+        """How many epochs are done, with the part of the open one."""
         number = self.pruner.next_epoch
         return float(number) if self._trained == self._batches else number + self._trained / (self._batches or 1)
+
+
+class ExactEpochs(TrainerCallback):
+    """Sets ``state.epoch``, which the Trainer takes for that of a whole epoch in one that was resumed in its middle."""
+
+    def __init__(self, trainer: PruneTrainerMixin) -> None:
+        self._trainer = trainer
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        """Say how far it is."""
+        state.epoch = self._trainer._epochs_done()

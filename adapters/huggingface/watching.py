@@ -1,6 +1,7 @@
 """Watch a Trainer that the user's script builds and calls, for ``prunedata watch``, without changing its weights."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from math import ceil
 from typing import Any
 
@@ -8,68 +9,62 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from prunedata.adapters.huggingface.by_weight import ByWeight
-from prunedata.adapters.huggingface.callback import HandOver
-from prunedata.adapters.huggingface.heads import IGNORED, base_of, classes_in, part_of
-from prunedata.adapters.huggingface.ids import IDS, packed_starts
-from prunedata.adapters.huggingface.joining import refuse_pairs, samples_in, wrap
-from prunedata.adapters.huggingface.left_out import Part, is_flat, losses_of_sequences
-from prunedata.adapters.huggingface.losses import logits_of
-from prunedata.adapters.huggingface.release import check_release
-from prunedata.adapters.huggingface.watched import WatchedTrainer
+from prunedata.adapters.huggingface.agreement import HeadLosses
+from prunedata.adapters.huggingface.checks import check_args_by_weight, check_release
+from prunedata.adapters.huggingface.ids import OwnLoader, packed_starts, samples_in, take_ids, unprepared
+from prunedata.adapters.huggingface.joining import refuse_pairs, wrap
+from prunedata.adapters.huggingface.losses import IGNORED, base_of, classes_in, logits_of, part_of
+from prunedata.adapters.huggingface.weighing import HandOver, WeighingTrainer
 from prunedata.adapters.torch.captured import Captured, watch_functions
-from prunedata.adapters.torch.losses import SMALL, Later, finite
+from prunedata.adapters.torch.losses import SMALL
+from prunedata.adapters.torch.prints import trains_on
 from prunedata.adapters.torch.ranks import gather_numbers
-from prunedata.adapters.torch.seeds import drawing_alike
+from prunedata.adapters.watched.epochs import WatchedEpochs
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
 __all__ = ["watch"]
 
-AS_IT_IS = (
-    "_inner_training_loop", "_get_num_items_in_batch", "compute_loss", "_maybe_log_save_evaluate", "_save_rng_state",
-)  # fmt: skip
-"""Methods of the user's Trainer that stay its own, as all samples count and nothing is saved with its checkpoints."""
-
 
 def watch(session: Any, trainer: Any, call: Any) -> Callable[[bool], None]:
     """Watch a call of ``trainer.train()``, as :class:`prunedata.cli.watching.session.Watch` describes."""
-    if isinstance(trainer, WatchedTrainer):
+    if isinstance(trainer, WeighingTrainer):
         raise PrunedataError("the script prunes by itself")
-    args, kind, callbacks = trainer.args, type(trainer), list(trainer.callback_handler.callbacks)
+    epochs = WatchedEpochs(session, leaves_out=True, ranks=True)
+    kind, watched = type(trainer), None
     failed: Exception | None = None
     try:
-        run = _joined(session, trainer)
+        pruner = _begin(epochs, trainer)
+        if pruner.leave_out == "nothing":
+            watched = _Training(epochs, trainer, pruner)
+        else:
+            wrap(trainer, pruner)
     except Exception as error:
         failed = error
-    if args.world_size > 1:  # either all processes watch or none
+    if trainer.args.world_size > 1:  # either all processes watch or none
         others = [rank for rank, (none,) in enumerate(gather_numbers([failed is not None]).tolist()) if none]
         failed = failed or (PrunedataError(f"process {others[0]} cannot be watched") if others else None)
+
+    def restore() -> None:
+        handler = trainer.callback_handler
+        trainer.__class__ = kind
+        handler.callbacks = [each for each in handler.callbacks if not isinstance(each, HandOver)]
+
     if failed is not None:
-        trainer.__class__, trainer.callback_handler.callbacks = kind, callbacks
+        restore()
         raise failed
-    undo = watch_functions()
-
-    def end(complete: bool) -> None:
-        try:
-            if isinstance(trainer, _WatchedFromOutside) and not complete and args.world_size == 1:
-                trainer.close()
-            run.keep_previews(drawing_alike())
-        finally:
-            undo()
-            trainer.__class__ = kind
-            trainer.callback_handler.callbacks = [
-                each for each in trainer.callback_handler.callbacks if not isinstance(each, HandOver)
-            ]
-
-    return end
+    epochs.undone(restore)
+    if watched is not None:
+        watched.begin()
+    return epochs.close
 
 
-def _joined(session: Any, trainer: Any) -> Any:
-    """Begin a run, and let the trainer join it."""
+def _begin(epochs: WatchedEpochs, trainer: Any) -> Pruner:
+    """Begin a run over the samples of a trainer."""
     check_release()
     refuse_pairs(trainer, None)
+    check_args_by_weight(trainer.args)
     samples = samples_in(trainer)
     if not samples:
         raise PrunedataError(
@@ -77,7 +72,7 @@ def _joined(session: Any, trainer: Any) -> Any:
             "script, pruner.wrap(trainer, id=...) takes their ids"
         )
     dataset, starts = trainer.train_dataset, packed_starts(trainer.train_dataset)
-    run = session.begin(
+    return epochs.begin(
         samples,
         _passes(trainer.args, len(dataset)),
         rank=trainer.args.process_index,
@@ -85,15 +80,6 @@ def _joined(session: Any, trainer: Any) -> Any:
         selected=dataset if starts is None else None,
         classes=classes_in(trainer),
     )
-    if run.pruner.leave_out != "nothing":
-        wrap(trainer, run.pruner)
-        return run
-    before = type(trainer)
-    named = {"__module__": before.__module__, "__qualname__": before.__qualname__, "__doc__": before.__doc__}
-    own = {name: getattr(before, name) for name in AS_IT_IS}
-    trainer.__class__ = type(before.__name__, (_WatchedFromOutside, before), named | own)
-    trainer.adopt(run.pruner, session.say)
-    return run
 
 
 def _passes(args: Any, rows: int) -> int:
@@ -105,195 +91,124 @@ def _passes(args: Any, rows: int) -> int:
     return ceil(int(args.max_steps) / ceil(batches / int(args.gradient_accumulation_steps)))
 
 
-class _WatchedFromOutside(ByWeight):
-    """A Trainer that is watched, and goes on unwatched where that fails: the user has not asked for an error."""
+class _Training:
+    """One ``train()`` that is watched, and goes on unwatched where that fails: the user has not asked for an error."""
 
-    _say: Callable[[str], None]
-    _stopped: bool
-    _unknown: Exception | None = None
-    """Why the losses are none that the adapter knows. Then those of the loss functions of PyTorch are taken."""
-    _begun = False
-    """Whether a step was trained, which showed where the losses come from."""
-    _captured: Captured | None = None
+    def __init__(self, epochs: WatchedEpochs, trainer: Any, pruner: Pruner) -> None:
+        self._epochs, self._trainer, self._pruner = epochs, trainer, pruner
+        self._own, self._head = OwnLoader(trainer, pruner), HeadLosses(trainer)
+        row_of = None if self._own.starts is None else self._own.row_of
+        trains_on(pruner, trainer.train_dataset, trainer.args.dataloader_num_workers, row_of=row_of)
+        self._trained = 0
+        """How many batches of the epoch were trained on."""
+        self._settled = False
+        """Whether an optimizer step was trained, which showed where the losses come from."""
+        self._unknown: Exception | None = None
+        """Why the model's losses are none that are known. Then those of the loss functions of PyTorch are taken."""
 
-    def adopt(self, pruner: Pruner, say: Callable[[str], None]) -> None:
-        """Watch a trainer that is already built; ``say`` prints a message to the user."""
-        self._say, self._stopped = say, False
-        self._seen = np.zeros(pruner.samples, dtype=np.bool_)
-        self._later = Later(self._take)
-        self._adopt(pruner, None)
-        self._run.recorder.passes_nan = True  # as finite() does for losses: float16 overflows in some steps
+    def begin(self) -> None:
+        """Let the trainer call us: where it makes its loader, and for each epoch and each batch."""
+        trainer, epochs = self._trainer, self._epochs
+        own_loader, own_epoch, own_step = trainer.get_train_dataloader, trainer._run_epoch, trainer.training_step
 
-    def _check_loss(self, pruner: Pruner, mixin: type) -> None:
-        """Nothing: of a ``compute_loss`` of the user's own, the model's own outputs are looked at."""
+        def get_train_dataloader() -> Any:
+            loader, deal = unprepared(trainer.accelerator, own_loader)
+            given = [loader]
+            epochs.guarded(lambda: given.append(self._own.with_ids(loader)))
+            prepared = deal(given[-1])
+            epochs.guarded(lambda: self._own.dealt(loader, prepared))
+            return prepared
 
-    def _stop(self, error: Exception) -> None:
-        """Watch no longer."""
-        if not self._stopped:
-            self._stopped = True
-            self._say(f"watched no longer: {error}")
+        def run_epoch(**options: Any) -> Any:
+            self._trained = self._own.trained_before(options)
+            epochs.agree("another process cannot be watched")
+            epochs.guarded(epochs.open)
+            result = own_epoch(**options)
+            epochs.end()
+            return result
 
-    @property
-    def _plain(self) -> Any:
-        """The trainer as its user built it."""
-        return super(WatchedTrainer, self)
+        def training_step(model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
+            ids = take_ids(inputs)
+            if ids is None or epochs.stopped:
+                return own_step(model, inputs, *args, **options)
+            return self._step(ids, own_step, model, inputs, *args, **options)
 
-    # -- the Trainer's own methods, in the order in which it calls them
+        epochs.patch(trainer, "get_train_dataloader", get_train_dataloader)
+        epochs.patch(trainer, "_run_epoch", run_epoch)
+        epochs.patch(trainer, "training_step", training_step)
+        trainer.callback_handler.callbacks.append(HandOver(self._pruner))
+        epochs.undone(watch_functions())
 
-    def _with_ids(self, loader: Any) -> Any:
-        try:
-            return super()._with_ids(loader)
-        except Exception as error:
-            self._stop(error)
-            return loader
-
-    def _run_epoch(self, **options: Any) -> Any:
-        pruner = self.pruner
-        try:
-            self._run.join()
-            if not self._stopped:
-                self._open(pruner.begin_epoch(), options)
-                self._seen = np.zeros(pruner.samples, dtype=np.bool_)
-        except Exception as error:
-            self._stop(error)
-        result = self._plain._run_epoch(**options)
-        self.close()
-        return result
-
-    def close(self) -> None:
-        """End the run's epoch with the losses that were recorded."""
-        stopped = self._stopped
-        if self.args.world_size > 1:
-            stopped = bool(gather_numbers([stopped]).any())
-        if stopped:
-            self._stop(PrunedataError("another process stopped"))
-        elif self.pruner.is_open:
-            try:
-                self._end()
-                self.pruner.end_epoch()
-            except Exception as error:
-                self._stop(error)
-
-    def training_step(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
-        ids = inputs.pop(IDS, None)
-        if ids is None or self._stopped:
-            return self._plain.training_step(model, inputs, *args, **options)
-        fills_up = self._rest and self._trained + 1 == self._batches
-        settled = self._begun and self._unknown is None and not self._held  # the batches of a step go one way
-        if settled and isinstance(ids, np.ndarray) and not fills_up:
-            return self._settled_step(ids, model, inputs, args, options)
-        self._later.flush()
-        inputs[IDS] = ids
-        inputs[IDS] = self._leave_out(inputs)
-        with Captured() as self._captured:  # in the first step, and where the losses are not known otherwise
-            result = super().training_step(model, inputs, *args, **options)
-        self._begun, self._captured = True, None  # or a later step would take the losses of this one
-        return result
-
-    def _settled_step(self, ids: SomeIds, model: Any, inputs: Any, args: Any, options: Any) -> Any:
-        """A step of which it is known, from the first one, what its losses are made of."""
+    def _step(self, ids: SomeIds, own_step: Any, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
+        """Train on a batch, and record its losses."""
         given = dict(inputs)  # the trainer may take the labels out
-        came: tuple[torch.Tensor, ...] = ()
+        parts: tuple[torch.Tensor, ...] = ()
 
         def look(module: Any, positional: Any, called_with: dict[str, Any], outputs: Any) -> None:
-            nonlocal came
-            if torch.is_grad_enabled() and not self._stopped:
+            nonlocal parts
+            if torch.is_grad_enabled() and self._unknown is None and not self._epochs.stopped:
                 try:
-                    came = self._parts_of(outputs, given | called_with, len(ids))
+                    parts = self._parts_of(outputs, given | called_with, len(ids))
                 except Exception as error:
-                    self._stop(error)
+                    if self._settled:
+                        self._epochs.stop(error)
+                    self._unknown = error
 
+        knows = self._settled and self._unknown is None
         handle = model.register_forward_hook(look, with_kwargs=True)
         try:
-            result = self._plain.training_step(model, inputs, *args, **options)
+            with nullcontext() if knows else Captured() as captured:
+                result = own_step(model, inputs, *args, **options)
         finally:
             handle.remove()
         self._trained += 1
-        last = self._trained == self._batches
-        if not self._stopped:
-            try:
-                if not came:
-                    raise PrunedataError("compute_loss called no model")
-                if came[0].shape[0] != len(ids):
-                    raise PrunedataError(f"Expected a loss for each of {len(ids)} samples. Got {len(came[0])}.")
-                losses_of = self._losses_of_rows if len(came) > 1 else _as_they_are
-                self._later.add(ids, came, losses_of, ends=last or self.accelerator.sync_gradients)
-            except Exception as error:
-                self._stop(error)
+        last = self._trained == self._own.batches
+        ends = last or self._trainer.accelerator.sync_gradients
+        self._epochs.guarded(lambda: self._record(ids, parts, captured, ends=ends))
+        self._settled |= ends  # all batches of a step go one way, so that they are one
         if last:
-            self._end()
+            self._epochs.guarded(self._epochs.pause)
         return result
 
     def _parts_of(self, outputs: Any, inputs: Any, samples: int) -> tuple[torch.Tensor, ...]:
         """Logits and labels of a batch, if they are small and those of many can be one; else its losses."""
         logits, labels = part_of(outputs, "logits"), inputs.get("labels")
         if (
-            isinstance(logits, torch.Tensor) and isinstance(labels, torch.Tensor)
+            self._settled and isinstance(logits, torch.Tensor) and isinstance(labels, torch.Tensor)
             and logits.ndim == 2 and labels.ndim and logits.shape[0] == labels.shape[0] == samples
             and logits.numel() <= SMALL
         ):  # fmt: skip
             return logits.detach().clone(), labels.clone()  # compiled steps use their memory again
-        with torch.no_grad(), self.pruner.charge:
-            if is_flat(inputs):
-                losses, _ = losses_of_sequences(outputs, inputs, samples, shifted=self._shifted)
-            else:
-                losses, _ = self._known_losses(outputs, inputs)
+        with torch.no_grad(), self._pruner.charge:
+            if not self._settled:
+                self._head.compare(outputs, inputs, some_out=False)
+            losses, _ = self._head.of(outputs, inputs, samples)
+        if len(losses) != samples:
+            raise PrunedataError(f"Expected a loss for each of {samples} samples. Got {len(losses)}.")
         return (losses,)
+
+    def _record(self, ids: SomeIds, parts: tuple[torch.Tensor, ...], captured: Captured | None, *, ends: bool) -> None:
+        """Record the losses of a batch; ``ends`` says whether the optimizer step ends with it."""
+        if self._unknown is not None or not parts:
+            self._unknown = self._unknown or PrunedataError("compute_loss called no model, with gradients")
+            losses = None if captured is None else captured.losses(None, len(ids))
+            if losses is None:
+                raise self._unknown
+            parts = (losses,)
+        losses_of = self._losses_of_rows if len(parts) > 1 else _as_they_are
+        if self._own.repeats(self._trained):
+            own = self._own.own(ids)
+            ids, parts = ids[own], tuple(part[torch.from_numpy(own).to(part.device)] for part in parts)
+        if len(ids):
+            self._epochs.record_later(ids, parts, losses_of, ends=ends)
 
     def _losses_of_rows(self, logits: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
         outputs, inputs = {"logits": logits}, {"labels": labels}
-        return self._known_losses(outputs, inputs)[0], logits_of(outputs, inputs, self.model)
+        return self._head.of(outputs, inputs)[0], logits_of(outputs, inputs, self._trainer.model)
 
-    def _take(self, ids: SomeIds, losses: torch.Tensor, logits: torch.Tensor | None, sizes: list[int]) -> None:
-        """Record batches that have waited."""
-        with self.pruner.charge:
-            self._run.recorder.add(ids, losses, logits, sizes)
-            self._seen[ids] = True
 
-    # -- the losses of samples
-
-    def _losses_of(self, outputs: Any, inputs: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
-        if not self._stopped and self._unknown is None:
-            try:
-                losses, counts = super()._losses_of(outputs, inputs)
-                return finite(losses, [len(losses)]), counts
-            except Exception as error:
-                self._unknown = error
-        return torch.zeros(0), None
-
-    def _losses_in(self, model: Any, part: Part) -> torch.Tensor:
-        if not self._stopped and self._unknown is None:
-            try:
-                return super()._losses_in(model, part)
-            except Exception as error:
-                self._unknown = error
-        captured, self._captured = self._captured, None
-        losses = None if captured is None or self._stopped else captured.losses(None, len(part.ids))
-        if losses is None:
-            self._stop(self._unknown or PrunedataError("nothing is known of its losses"))
-            return torch.zeros(0)
-        return finite(losses, [len(losses)])
-
-    def _record(self, ids: SomeIds, losses: torch.Tensor, logits: torch.Tensor | None) -> None:
-        if not self._stopped:
-            try:
-                super()._record(ids, losses, logits)
-            except Exception as error:
-                self._stop(error)
-
-    def _observe(self, ids: SomeIds, losses: torch.Tensor, logits: torch.Tensor | None) -> None:
-        super()._observe(ids, losses, logits)
-        self._seen[ids] = True  # of the batches that were fetched, the last may not be trained on
-
-    def _end(self) -> None:
-        """Stop the clock; the epoch ends when all processes are there, in :meth:`close`."""
-        try:
-            self._later.flush()
-        except Exception as error:
-            self._stop(error)
-        self._said.given = self._seen
-        if self._said.ended is None:
-            self._said.end()
+def _as_they_are(losses: torch.Tensor) -> tuple[torch.Tensor, None]:
+    return losses, None
 
 
 class _Shown(Sequence[Any]):
@@ -348,10 +263,6 @@ class _Shown(Sequence[Any]):
             label in (IGNORED, token) for token, label in zip(tokens, labels, strict=True)
         )  # else they are of tokens, and no answer
         return [label != IGNORED for label in labels] if alike else []
-
-
-def _as_they_are(losses: torch.Tensor) -> tuple[torch.Tensor, None]:
-    return losses, None
 
 
 def _flat(values: Any) -> list[Any]:

@@ -1,47 +1,78 @@
 """Training steps of a Trainer by weight: the mean over the samples that count, weighted as the epoch needs."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
+from transformers import TrainerCallback
 
 from prunedata.adapters.huggingface import checkpoint
-from prunedata.adapters.huggingface.asking import asked
-from prunedata.adapters.huggingface.heads import IGNORED, ignored_labels, part_of
-from prunedata.adapters.huggingface.ids import IDS
-from prunedata.adapters.huggingface.left_out import (
-    Part,
-    evaluating,
-    is_flat,
-    losses_of_sequences,
-    without_labels,
-    without_rows,
-)
-from prunedata.adapters.huggingface.rate import Change, stretch
-from prunedata.adapters.huggingface.scaled import ScaledTrainer
+from prunedata.adapters.huggingface.agreement import Divisor, HeadLosses
+from prunedata.adapters.huggingface.checks import check_loss
+from prunedata.adapters.huggingface.forward import ForwardWatch, may_be_asked
+from prunedata.adapters.huggingface.ids import IDS, take_ids
+from prunedata.adapters.huggingface.left_out import Part, evaluating, without_labels
+from prunedata.adapters.huggingface.losses import IGNORED, ignored_labels, logits_of, part_of
+from prunedata.adapters.huggingface.steps import Change, stretch
+from prunedata.adapters.torch.run import TorchRun
 from prunedata.errors import PrunedataError
+from prunedata.run.epoch import Epoch
+from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
-__all__ = ["WeighingTrainer"]
+__all__ = ["HandOver", "WeighingTrainer"]
 
 
-class WeighingTrainer(ScaledTrainer):
+class HandOver(TrainerCallback):
+    """Hands over ``metric_for_best_model`` of the evaluation at the end of each epoch.
+
+    Evaluations within an epoch are passed over: a run goes by one figure an epoch.
+    """
+
+    def __init__(self, pruner: Pruner) -> None:
+        self._pruner = pruner
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **others: Any) -> None:
+        """Pass the figure to the pruner. It is the same on all ranks, because the Trainer gathers the evaluation."""
+        name = args.metric_for_best_model
+        if name is None or self._pruner.holdout is not None or not state.epoch or not float(state.epoch).is_integer():
+            return
+        figure = (metrics or {}).get(name if name.startswith("eval_") else f"eval_{name}")
+        if figure is not None and not self._pruner.is_validated:
+            self._pruner.validated(figure, lower_is_better=args.greater_is_better is False, agreed=True)
+
+
+class WeighingTrainer:
     """Trains on the samples that count, by ``Epoch.loss_weights``, and records the losses of each step.
 
     Samples that count nothing lose their labels before those of a step are counted; or, where a loss knows no label
     that has none, their rows leave the batch.
     """
 
+    # The Trainer's own.
+    accelerator: Any
+    args: Any
+    callback_handler: Any
     compute_loss_context_manager: Any
+    control: Any
     lr_scheduler: Any
+    model: Any
+    state: Any
+    train_dataset: Any
     _prepare_inputs: Any
+
+    pruner: Pruner
 
     _batches: int | None = None
     """How many batches the epoch has, if that is known."""
+    _trained = 0
+    """How many of them were trained on."""
     _part: Part | None = None
     """What counts of the batch that is trained on."""
+    _fused = False
+    """Whether the model gives no logits, but what its own labels make of them."""
     _stand: checkpoint.Stand | None = None
     """Where the run stood in the checkpoint from which it goes on; None if it began."""
     _changes: tuple[Change, ...] = ()
@@ -51,7 +82,55 @@ class WeighingTrainer(ScaledTrainer):
     _save_waits = False
     _looked_at = -1
 
+    def _watch_losses(self, pruner: Pruner) -> None:
+        """Look at the losses of the samples from now on."""
+        self.pruner = pruner
+        self._own_losses = type(self).sample_losses is not WeighingTrainer.sample_losses
+        check_loss(self, pruner, WeighingTrainer, own_losses=self._own_losses)
+        self._head = HeadLosses(self)
+        self._watch = ForwardWatch(
+            self._losses_of,
+            lambda outputs, inputs: logits_of(outputs, inputs, self.model),
+            waits=self._own_losses,
+        )
+        self._divisor = Divisor(self, self._watch, own_losses=self._own_losses)
+        self._asks = self._own_losses and may_be_asked(self, WeighingTrainer)
+        self._run = pruner.attach(TorchRun(pruner))
+        self._run.joins_batches = True  # those of one optimizer step
+        self.callback_handler.callbacks.insert(0, HandOver(pruner))
+        self._held: list[tuple[SomeIds, torch.Tensor, torch.Tensor | None]] = []
+
+    # -- what a user may override
+
+    def sample_losses(self, outputs: Any, inputs: Any) -> torch.Tensor:
+        """Return one loss for each sample of a batch, shape (n,): those that are recorded.
+
+        By default what the loss of a stock head is the mean of, as its cross entropy; of a model of tokens the mean
+        over the sample's own tokens, without those that are labeled -100. Override it for a model, or a
+        ``compute_loss``, with another loss.
+
+        Parameters
+        ----------
+        outputs
+            What the model returned in the forward pass of the training step. Of several passes, what ``compute_loss``
+            returns beside the loss; it is called with ``return_outputs=True`` for that.
+        inputs : dict
+            What ``data_collator`` made, and what the model was called with.
+
+        Raises
+        ------
+        LossError
+            If the model has no logits for its labels.
+        """
+        return self._head.of(outputs, inputs)[0]
+
     # -- the Trainer's own methods, in the order in which it calls them
+
+    def _inner_training_loop(self, *args: Any, **options: Any) -> Any:
+        plain: Any = super()
+        self._stand = checkpoint.load(options.get("resume_from_checkpoint"), self.args, self.pruner)
+        self._changes = () if self._stand is None else self._stand.changes
+        return plain._inner_training_loop(*args, **options)
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """As the Trainer's. If the number of steps has changed before the run was resumed, it changes again."""
@@ -67,39 +146,31 @@ class WeighingTrainer(ScaledTrainer):
         plain: Any = super()
         if not any(IDS in batch for batch in batch_samples):
             return plain._get_num_items_in_batch(batch_samples, *args, **options)
-        seen = []
+        seen, parts = [], []
         for batch in batch_samples:
-            part = batch[IDS] = self._leave_out(batch)
+            part = self._leave_out(batch)
+            batch[IDS] = part
+            parts.append(part)
             seen.append(batch)
             labels = batch.get("labels")
             if isinstance(labels, torch.Tensor) and not labels.is_floating_point() and (part.none or part.labels):
                 seen[-1] = dict(batch)  # the Trainer counts all labels but these
                 without_labels(seen[-1], part.counted[part.in_batch], {"labels": IGNORED, "shift_labels": IGNORED})
-        self._weigh_parts([batch[IDS] for batch in batch_samples])
+        self._weigh_parts(parts)
         items = plain._get_num_items_in_batch(seen, *args, **options)
         if not self.pruner.current.zero_weights or items is None:
             return items
         return items.clamp(min=1) if isinstance(items, torch.Tensor) else max(1, items)
 
     def _leave_out(self, batch: Any) -> Part:
-        """Remove the samples that do not count from a batch."""
-        ids, epoch = batch.pop(IDS), self.pruner.current
-        ids = ids.cpu().numpy() if isinstance(ids, torch.Tensor) else ids
+        """Remove the samples that do not count from a batch, and its ids."""
+        ids: Any = take_ids(batch)
+        epoch = self.pruner.current
         counted = np.ones(len(ids), dtype=np.bool_) if not epoch.zero_weights else epoch.trained[ids]
         part = Part(ids, epoch.loss_weights(ids), counted)
-        if counted.all():
-            return part
-        ignored = {} if self._own_losses else ignored_labels(self.model, batch)
-        if ignored:
-            part.labels = {name: batch[name] for name in ignored if batch.get(name) is not None}
-            if not part.none:  # else it is trained on with a factor of 0, as it is
-                without_labels(batch, counted, ignored)
-            return part
-        part.rows = True
-        if self.pruner.holdout is not None:
-            part.apart = dict(batch)
-            without_rows(part.apart, ~counted)
-        without_rows(batch, part.in_batch)
+        if not counted.all():
+            ignored = {} if self._own_losses else ignored_labels(self.model, batch)
+            part.leave_out(batch, ignored, keeps=self.pruner.holdout is not None)
         return part
 
     def _weigh_parts(self, parts: list[Part]) -> None:
@@ -128,7 +199,9 @@ class WeighingTrainer(ScaledTrainer):
         try:
             with self._watch.over(model, inputs, *part.weighed()), self._asking():
                 loss = plain.training_step(model, inputs, *args, **options)
-            logits = self._logits_in(part)
+            logits = self._watch.logits
+            if logits is not None:  # what the model said of the samples, if it said it of each
+                logits = part.spread(logits) if len(logits) == int(part.in_batch.sum()) else None
             losses = self._losses_in(model, part)
         finally:
             self._part = None
@@ -137,9 +210,31 @@ class WeighingTrainer(ScaledTrainer):
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Use the outputs that a user's own ``compute_loss`` returns to compute the losses."""
-        with asked(self, self._watch, self._weighed, asks=self._asks) if self._own_losses else nullcontext():
+        """Call a user's own ``compute_loss`` for its outputs too: they say which forward pass is trained on.
+
+        What is trained on is the weighed loss, which is known when those of the samples are.
+        """
+        if not self._own_losses:
             yield
+            return
+        own, patched = self.compute_loss, vars(self).get("compute_loss")
+
+        def compute_loss(model: Any, inputs: Any, return_outputs: bool = False, **others: Any) -> Any:
+            if self._asks or return_outputs:
+                others["return_outputs"] = True
+            result = own(model, inputs, **others)
+            loss, outputs = result[:2] if isinstance(result, tuple) else (result, None)
+            self._watch.choose(outputs)
+            loss = self._weighed(loss, others.get("num_items_in_batch"))
+            return (loss, *result[1:]) if return_outputs else loss
+
+        self.compute_loss = compute_loss  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            del self.compute_loss
+            if patched is not None:
+                self.compute_loss = patched  # type: ignore[method-assign]
 
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
         """Compute the Trainer's loss; in training over the samples that count."""
@@ -159,7 +254,7 @@ class WeighingTrainer(ScaledTrainer):
             return loss
         if part.none:
             return torch.nan_to_num(loss) * 0
-        alone = part.factor != 1 and not self._is_scaled(loss.detach(), items)
+        alone = part.factor != 1 and not self._divisor.is_of_step(loss.detach(), items)
         loss = self._watch.weigh(loss)
         return loss * part.factor if alone else loss
 
@@ -181,53 +276,47 @@ class WeighingTrainer(ScaledTrainer):
     def _save_rng_state(self, output_dir: str) -> None:
         plain: Any = super()
         plain._save_rng_state(output_dir)
-        state: Any = self.state
+        state = self.state
         began = self._began if self.pruner.is_open else state.global_step
         stand = checkpoint.Stand(self._changes, began, state.max_steps)
         checkpoint.save(output_dir, self.args, self.pruner, stand)
 
-    def _load(self, folder: str | None) -> None:
-        """Let the run go on from a checkpoint; None if it begins."""
-        self._stand = checkpoint.load(folder, self.args, self.pruner)
-        self._changes = () if self._stand is None else self._stand.changes
+    # -- epochs
+
+    def _begin_epoch(self, number: int) -> Epoch:
+        """Begin the run's epoch, which has to be the one that the Trainer begins."""
+        epoch = self.pruner.begin_epoch()
+        if epoch.number != number:
+            raise PrunedataError(
+                f"Expected the trainer to go on with epoch {epoch.number}, the pruner's epoch. Got epoch {number}."
+            )
+        self._held.clear()
+        return epoch
+
+    def _end(self) -> None:
+        """End the run's epoch."""
+        self.pruner.end_epoch()
 
     # -- the losses of samples
 
     def _losses_of(self, outputs: Any, inputs: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return the result of a user's ``sample_losses``, or the losses of the model's own head."""
         part = self._part
-        if self._own_losses or part is None:
-            return super()._losses_of(outputs, inputs)
-        some_out = bool(part.labels) and not part.none
-        self._compare(outputs, inputs, some_out=some_out)
-        self._fused = part_of(outputs, "log_probs") is not None
         with self.pruner.charge:
-            inputs = {**inputs, **part.labels}
-            if is_flat(inputs):
-                return losses_of_sequences(outputs, inputs, len(part.ids), shifted=self._shifted)
-            return self._known_losses(outputs, inputs)
+            if self._own_losses or part is None:
+                return self.sample_losses(outputs, inputs), None
+            self._head.compare(outputs, inputs, some_out=bool(part.labels) and not part.none)
+            self._fused = part_of(outputs, "log_probs") is not None
+            return self._head.of(outputs, {**inputs, **part.labels}, len(part.ids))
 
     def _losses_in(self, model: Any, part: Part) -> torch.Tensor:
         """The losses of all samples of a batch. Those of rows that left it are 0 where the run records none of them."""
-        came = self._watched(int(part.in_batch.sum()))
+        came = self._watch.losses_for(int(part.in_batch.sum()))
         if part.counted.all() or (part.labels and (part.none or not self._fused)) or self.pruner.holdout is None:
-            return came if not part.rows else self._spread(part, came)
-        losses = self._spread(part, came) if part.rows else came.clone()
+            return part.spread(came)
+        losses = part.spread(came) if part.rows else came.clone()
         which = torch.from_numpy(~part.counted).to(losses.device)
         losses[which] = self._look(model, part).to(losses.dtype)
-        return losses
-
-    def _logits_in(self, part: Part) -> torch.Tensor | None:
-        """What the model said of the samples of a batch, if it said it of each; 0 where they have left the batch."""
-        came = self._watch.logits
-        if came is None or len(came) != int(part.in_batch.sum()):
-            return None
-        return self._spread(part, came) if part.rows else came
-
-    @staticmethod
-    def _spread(part: Part, came: torch.Tensor) -> torch.Tensor:
-        """The losses, or logits, of the rows that are left, in their places."""
-        losses = torch.zeros((len(part.ids), *came.shape[1:]), dtype=came.dtype, device=came.device)
-        losses[torch.from_numpy(part.in_batch).to(came.device)] = came
         return losses
 
     def _look(self, model: Any, part: Part) -> torch.Tensor:
@@ -239,17 +328,12 @@ class WeighingTrainer(ScaledTrainer):
                 given = self._prepare_inputs(part.apart)
                 with self._watch.over(module, given, None, trains=False), self._asking():
                     self.compute_loss(module, dict(given))
-                return self._watched(int((~part.counted).sum()))
+                return self._watch.losses_for(int((~part.counted).sum()))
+            given = {**called, **self._prepare_inputs(part.apart if part.rows else part.labels)}
             if part.rows:
-                given = {**called, **self._prepare_inputs(part.apart)}
-                return self._known_losses(module(**given), given)[0]
-            given = {**called, **self._prepare_inputs(part.labels)}
+                return self._head.of(module(**given), given)[0]
             without_labels(given, ~part.counted, dict.fromkeys(part.labels, IGNORED))
-            outputs = module(**given)
-            if is_flat(given):
-                losses, _ = losses_of_sequences(outputs, given, len(part.ids), shifted=self._shifted)
-            else:
-                losses, _ = self._known_losses(outputs, given)
+            losses, _ = self._head.of(module(**given), given, len(part.ids))
         return losses[torch.from_numpy(~part.counted).to(losses.device)]
 
     def _record(self, ids: SomeIds, losses: torch.Tensor, logits: torch.Tensor | None) -> None:
@@ -268,7 +352,3 @@ class WeighingTrainer(ScaledTrainer):
     def _observe(self, ids: SomeIds, losses: torch.Tensor, logits: torch.Tensor | None) -> None:
         """Record the losses of a step, and what the model said, if that is known."""
         raise NotImplementedError
-
-    def _end(self) -> None:
-        """End the run's epoch."""
-        self.pruner.end_epoch()

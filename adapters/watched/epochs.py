@@ -62,12 +62,15 @@ class WatchedEpochs:
         self._run.rows = self._run.rows if rows is None else rows
         pruner: Pruner = self._run.pruner
         self._torch = pruner.attach(TorchRun(pruner))
+        # As finite() does for losses: float16 overflows in some steps.
+        self._torch.recorder.passes_nan = pruner.leave_out == "nothing"
         return pruner
 
     def patch(self, owner: Any, name: str, function: Any) -> None:
         """Replace an object's method until :meth:`close`."""
+        before = vars(owner).get(name)  # one that the user has replaced
         setattr(owner, name, function)
-        self._undo.append(lambda: vars(owner).pop(name, None))
+        self._undo.append(lambda: vars(owner).pop(name, None) if before is None else setattr(owner, name, before))
 
     def undone(self, undo: Callable[[], None]) -> None:
         """Call this function in :meth:`close`."""
@@ -120,10 +123,16 @@ class WatchedEpochs:
         if later is None:
             self.record(ids, captured.losses(returned, len(ids)))
         else:
-            self.open()
-            self._later.add(ids, later[1], later[0])
+            self.record_later(ids, later[1], later[0])
 
-    def _take(self, ids: SomeIds, losses: torch.Tensor, logits: None, sizes: list[int]) -> None:
+    def record_later(
+        self, ids: SomeIds, parts: tuple[torch.Tensor, ...], losses_of: Callable[..., Any], *, ends: bool = True
+    ) -> None:
+        """Record the losses of a batch when there are many, as :meth:`Later.add` takes what they are made of."""
+        self.open()
+        self._later.add(ids, parts, losses_of, ends=ends)
+
+    def _take(self, ids: SomeIds, losses: torch.Tensor, logits: Any, sizes: list[int]) -> None:
         with self._run.pruner.charge:
             self._torch.recorder.add(ids, losses, logits, sizes)
             self._delivery.given[ids] = True  # type: ignore[index]
@@ -144,7 +153,7 @@ class WatchedEpochs:
 
     def close(self, complete: bool) -> None:
         """Restore all objects, end the open epoch, and keep previews of the samples."""
-        for undo in self._undo:
+        for undo in reversed(self._undo):
             undo()
         if complete or not self._together():
             self.end()

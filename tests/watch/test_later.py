@@ -131,8 +131,8 @@ class Operations(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def looks(steps, *, watched, folder, monkeypatch):
-    """How often a training by a Trainer looks at a number that a device may have."""
+def train(steps, folder, monkeypatch, *, watched, changes=lambda trainer: None):
+    """Train by a Trainer of so many steps, and return it; ``changes`` is called with it before."""
     pytest.importorskip("transformers")
     from benchmarks.overhead.watching import transformers_trainer
     from prunedata.cli.watching.session import Session, Watch
@@ -140,23 +140,46 @@ def looks(steps, *, watched, folder, monkeypatch):
     monkeypatch.setenv("PRUNEDATA_WATCH", str(folder))
     Session.current.cache_clear()
     trainer, own, args, options, _ = transformers_trainer(steps, folder)
+    changes(trainer)
+    if not watched:
+        own(trainer, *args, **options)
+        return trainer
+    with Watch("huggingface.watching", trainer, own, args, options) as given:
+        own(trainer, *given.args, **given.options)
+    (run,) = Session.current().runs
+    assert (run.pruner.visits == 1).all()
+    Session.current().runs.clear()
+    return trainer
+
+
+def looks(steps, folder, monkeypatch, *, watched):
+    """How often a training looks at a number that a device may have."""
     with Operations() as operations:
-        if watched:
-            with Watch("huggingface.watching", trainer, own, args, options) as given:
-                own(trainer, *given.args, **given.options)
-            (run,) = Session.current().runs
-            assert (run.pruner.visits == 1).all()
-            Session.current().runs.clear()
-        else:
-            own(trainer, *args, **options)
+        train(steps, folder, monkeypatch, watched=watched)
     return operations.looks
 
 
 @pytest.mark.slow
 def test_a_watched_step_looks_at_no_number_that_an_unwatched_one_does_not(tmp_path, monkeypatch):
     added = [
-        looks(steps, watched=True, folder=tmp_path, monkeypatch=monkeypatch)
-        - looks(steps, watched=False, folder=tmp_path, monkeypatch=monkeypatch)
+        looks(steps, tmp_path, monkeypatch, watched=True) - looks(steps, tmp_path, monkeypatch, watched=False)
         for steps in (270, 320)
     ]
     assert added[0] == added[1], "of 50 steps more, which all lie between the same two flushes"
+
+
+def test_a_method_that_the_user_has_replaced_is_called_and_stays_replaced(tmp_path, monkeypatch):
+    calls = []
+
+    def replace(trainer):
+        own = trainer.training_step
+
+        def mine(*given):
+            calls.append(given)
+            return own(*given)
+
+        trainer.training_step = mine
+
+    trainer = train(4, tmp_path, monkeypatch, watched=True, changes=replace)
+    assert len(calls) == 4
+    assert trainer.training_step.__name__ == "mine"

@@ -1,4 +1,4 @@
-"""Trainers of tokens, unchanged: each loss is the one by hand."""
+"""Trainers of tokens, unchanged: labels of tokens, a language model, TRL's SFTTrainer. Each loss is the one by hand."""
 
 import numpy as np
 import pytest
@@ -8,9 +8,6 @@ import torch.nn.functional as F
 from prunedata.reporting.kept import KeptPreviews
 from prunedata.store.run_store import read_run
 from tests.watch.watched import BY_HAND, STEADY, rows_told, run_both, same_by_hand, watched
-
-# Trainers of tokens, unchanged: labels of tokens, a language model, TRL's SFTTrainer. Each loss is the one by hand.
-
 
 pytestmark = pytest.mark.slow  # each test runs whole programs, with their imports
 NO_DROPOUT = "hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0"
@@ -82,21 +79,13 @@ torch.save([dict(row) for row in trainer.train_dataset], "rows.pt")
 ONE_BY_ONE = "num_train_epochs=8, per_device_train_batch_size=1, gradient_accumulation_steps=16"
 
 
-@pytest.mark.parametrize(("name", "script"), [("tags", TAGS), ("language", LANGUAGE)])
-def test_labels_of_tokens_and_a_language_model(name, script, tmp_path):
-    done, same = run_both(tmp_path, script)
-    assert same
-    assert np.isin(rows_told(done.stderr)[:8], np.load(tmp_path / "wrong.npy")).sum() >= 7
-    assert "what colour has thing" in done.stderr
-    assert "watched no longer" not in done.stderr
-
-
 @pytest.mark.parametrize(("script", "shifted"), [(TAGS, "False"), (LANGUAGE, "True")])
 def test_losses_are_those_of_a_loop_written_by_hand(script, shifted, tmp_path):
     """Of the language model each step is two batches."""
     script = script.replace("learning_rate=0.02", STEADY).replace("num_labels=3", f"num_labels=3, {NO_DROPOUT}")
     script = script.replace(END, "\nbegin = {name: value.clone() for name, value in model.state_dict().items()}" + END)
-    same_by_hand(tmp_path, script, BY_HAND.replace("SHIFTED", shifted))
+    done = same_by_hand(tmp_path, script, BY_HAND.replace("SHIFTED", shifted))
+    assert "what colour has thing" in done.stderr
 
 
 def test_instructions_with_accumulation_at_batches_of_one(tmp_path):

@@ -138,7 +138,7 @@ def run_both(folder, script, *arguments, **options):
 
 
 def same_by_hand(folder, script, by_hand):
-    """Train watched, and by hand; compare weights, and each sample's losses by its row."""
+    """Train watched, which is returned, and by hand; compare weights, and each sample's losses by its row."""
     done, same = run_both(folder, script)
     assert same, done.stderr
     assert "watched" not in done.stderr.replace("prunedata watch", ""), done.stderr
@@ -150,6 +150,7 @@ def same_by_hand(folder, script, by_hand):
     run = read_run(folder / "train.zarr").state
     np.testing.assert_array_equal(run.visits, np.load(folder / "visits.npy"))
     np.testing.assert_allclose(run.mean_excess, np.load(folder / "expected.npy"), rtol=1e-6, atol=1e-6)
+    return done
 
 
 def rows_told(output):

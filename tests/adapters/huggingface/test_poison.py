@@ -5,13 +5,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch.utils.data import Dataset, IterableDataset
-from transformers import Trainer, TrainingArguments
+from transformers import Trainer
 
 from prunedata import Pruner, Schedule
 from prunedata.adapters.huggingface import PruneTrainerMixin, wrap
 from prunedata.policies import DroppingCount, LossRanked, Random
 from tests.adapters.huggingface.by_weight import test_sft
 from tests.adapters.huggingface.test_sft import WORDS, questions
+from tests.adapters.huggingface.trainers import Own, PrunedTrainer, margin, quiet, weights
 
 SAMPLES, EPOCHS = 50, 3
 SCHEDULE = Schedule(EPOCHS, window=EPOCHS, start=1, block=2, pruned_per_block=1)
@@ -54,14 +55,10 @@ class Poisoned(Dataset):
     def __len__(self):
         return SAMPLES
 
-    def is_left_out(self, number):
-        epoch = self.run.current
-        return not epoch.trained[number]
-
     def __getitem__(self, number):
-        wrong = self.poisons and self.is_left_out(number)
-        self.poisoned += bool(wrong)
-        return {"points": self.points[number], "labels": (self.labels[number] + bool(wrong)) % 3}
+        wrong = int(self.poisons and not self.run.current.trained[number])
+        self.poisoned += wrong
+        return {"points": self.points[number], "labels": (self.labels[number] + wrong) % 3}
 
 
 class Net(torch.nn.Module):
@@ -80,19 +77,6 @@ class Net(torch.nn.Module):
         return {"logits": logits} | ({} if labels is None else {"loss": F.cross_entropy(logits, labels)})
 
 
-class Own(Trainer):
-    """Another loss, as a user writes it."""
-
-    def compute_loss(self, model, inputs, return_outputs=False, **others):
-        outputs = model(points=inputs["points"])
-        loss = F.multi_margin_loss(outputs["logits"].float(), inputs["labels"])
-        return (loss, outputs) if return_outputs else loss
-
-
-class Mixed(PruneTrainerMixin, Trainer):
-    """As a user writes it."""
-
-
 class MixedOwn(PruneTrainerMixin, Own):
     """The same with a loss of one's own."""
 
@@ -100,24 +84,12 @@ class MixedOwn(PruneTrainerMixin, Own):
         return margin(outputs, inputs)
 
 
-def margin(outputs, inputs):
-    return F.multi_margin_loss(outputs["logits"].float(), inputs["labels"], reduction="none")
-
-
-def trainer_of(folder, run, dataset, *, own=False, mixes=False, **options):
-    arguments = TrainingArguments(
-        str(folder), num_train_epochs=EPOCHS, seed=1, use_cpu=True, report_to=[], disable_tqdm=True,
-        logging_strategy="no", dataloader_pin_memory=False,
-        **{"per_device_train_batch_size": 4, "learning_rate": 0.02, "save_strategy": "no", **options},
-    )  # fmt: skip
+def trainer_of(folder, run, dataset, *, own=False, mixes=False, id=None, **options):
+    options = {"per_device_train_batch_size": 4, "num_train_epochs": EPOCHS, "learning_rate": 0.02} | options
+    given = {"model": Net(), "args": quiet(folder, **options), "train_dataset": dataset}
     if mixes:
-        return (MixedOwn if own else Mixed)(model=Net(), args=arguments, train_dataset=dataset, pruner=run)
-    trainer = (Own if own else Trainer)(model=Net(), args=arguments, train_dataset=dataset)
-    return wrap(trainer, run, **({"sample_losses": margin} if own else {}))
-
-
-def flat(trainer):
-    return torch.cat([each.detach().flatten() for each in trainer.model.parameters()])
+        return (MixedOwn if own else PrunedTrainer)(**given, pruner=run)
+    return wrap((Own if own else Trainer)(**given), run, id=id, sample_losses=margin if own else None)
 
 
 def trained(folder, what, *, poisons, resume=None, **options):
@@ -127,7 +99,7 @@ def trained(folder, what, *, poisons, resume=None, **options):
     trainer = trainer_of(folder, run, dataset, **options)
     trainer.train(resume_from_checkpoint=resume)
     assert bool(dataset.poisoned) == poisons
-    return flat(trainer), run
+    return weights(trainer), run
 
 
 def holds(folder, what, mode, **options):
@@ -156,7 +128,8 @@ def cases():
     """All that goes together: the mixin shortens epochs, and policies weigh cross entropies alone."""
     for what, options in LEFT_OUT.items():
         for mode in MODES:
-            for loss in ("stock",) if what.startswith("weighed") else ("stock", "smoothed", "own"):
+            several = mode == "accumulated" and not what.startswith("weighed")
+            for loss in ("stock", "smoothed", "own") if several else ("stock",):
                 for mixes in (False,) if "leave_out" in options else (True, False):
                     quick = (what, mode) in QUICK and not (loss == "smoothed" and not mixes)
                     name = f"{what}-{mode}-{loss}-{'mixin' if mixes else 'prune'}"
@@ -183,15 +156,10 @@ def test_poisoned_labels_in_a_stream_leave_no_trace(what, tmp_path):
     for poisons in (False, True):
         run = run_of(what)
         stream = Stream(run, poisons=poisons)
-        arguments = TrainingArguments(
-            str(tmp_path), max_steps=24, per_device_train_batch_size=5, seed=1, use_cpu=True, report_to=[],
-            disable_tqdm=True, logging_strategy="no", save_strategy="no", dataloader_pin_memory=False,
-            learning_rate=0.02,
-        )  # fmt: skip
-        trainer = wrap(Trainer(model=Net(), args=arguments, train_dataset=stream), run, id="uid")
+        trainer = trainer_of(tmp_path, run, stream, id="uid", max_steps=24, per_device_train_batch_size=5)
         trainer.train()
         assert bool(stream.poisoned) == poisons
-        found.append((flat(trainer), run.visits.tolist()))
+        found.append((weights(trainer), run.visits.tolist()))
     assert torch.equal(found[0][0], found[1][0])
     assert found[0][1] == found[1][1]
 
@@ -248,7 +216,7 @@ def test_poisoned_answers_leave_no_trace(what, name, tmp_path):
         poisoned = poison(trainer, run) if poisons else [1]
         trainer.train()
         assert sum(poisoned) > 0
-        found.append((flat(trainer), run.visits.tolist(), [record.get("validation") for record in run.history]))
+        found.append((weights(trainer), run.visits.tolist(), [record.get("validation") for record in run.history]))
     (clean, visits, figures), (other, same, others) = found
     assert torch.equal(clean, other)
     assert visits == same

@@ -1,35 +1,21 @@
-"""Two real processes, which train together through accelerate; one of them is killed for real."""
+"""Two real processes, which train together through accelerate."""
 
 import os
-import signal
 
-import numpy as np
 import pytest
 import torch
-from transformers import TrainerCallback
 
 from prunedata.errors import PrunedataError
-from tests.adapters.helpers.ranks import clean_processes, launched, meet, start
-from tests.adapters.huggingface.trainers import BATCH, build, pruner_of
-
-KILLED = 15
-"""The step after which a process is killed, within epoch 1."""
+from tests.adapters.helpers.ranks import launched, meet, start
+from tests.adapters.huggingface.trainers import BATCH, build, pruner_of, weights
 
 
-class Kill(TrainerCallback):
-    """Kills its process after a step."""
-
-    def on_step_end(self, args, state, control, **others):
-        if state.global_step == KILLED:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-def train(rank, folder, name, *, resume=None, callbacks=(), **options):
+def train(folder, name, *, resume=None, **options):
     pruner = pruner_of(epochs=4, prune=27)
-    options = {"learning_rate": 0.05, "save_strategy": "steps", "save_steps": 1} | options
+    options |= {"learning_rate": 0.05, "save_strategy": "steps", "save_steps": 1, "gradient_accumulation_steps": 2}
     if "WORLD_SIZE" in os.environ:
         options["ddp_backend"] = "gloo"
-    trainer, watcher = build(pruner, folder / name, callbacks=callbacks, **options)
+    trainer, watcher = build(pruner, folder / name, **options)
     trainer.train(resume_from_checkpoint=resume)
     return trainer, watcher, pruner
 
@@ -37,22 +23,15 @@ def train(rank, folder, name, *, resume=None, callbacks=(), **options):
 def work(rank, folder):
     """What each process does: train, and go on from a checkpoint within an epoch."""
     launched(rank, folder)
-    trainer, watcher, pruner = train(rank, folder, "whole", gradient_accumulation_steps=2)
-    resumed, after, again = train(
-        rank, folder, "again", resume=str(folder / "whole" / "checkpoint-8"), gradient_accumulation_steps=2
-    )
+    trainer, watcher, pruner = train(folder, "whole")
+    resumed, after, again = train(folder, "again", resume=str(folder / "whole" / "checkpoint-8"))
 
-    _, from_one, _ = train(
-        rank, folder, "two", resume=str(folder / "one" / "checkpoint-8"), gradient_accumulation_steps=2
-    )
-
-    def flat(model):
-        return torch.cat([each.flatten() for each in model.parameters()]).tolist()
+    _, from_one, _ = train(folder, "two", resume=str(folder / "one" / "checkpoint-8"))
 
     found = {
         "seen": watcher.seen, "kept": watcher.kept, "steps": watcher.steps, "rates": watcher.rates,
-        "totals": watcher.totals, "weights": flat(trainer.model), "visits": pruner.visits.tolist(),
-        "hits": pruner.hits.tolist(), "world": trainer.args.world_size, "weights again": flat(resumed.model),
+        "totals": watcher.totals, "weights": weights(trainer).tolist(), "visits": pruner.visits.tolist(),
+        "hits": pruner.hits.tolist(), "world": trainer.args.world_size, "weights again": weights(resumed).tolist(),
         "hits again": again.hits.tolist(), "seen again": after.seen,
         "seen after one": from_one.seen, "rates after one": from_one.rates,
     }  # fmt: skip
@@ -62,8 +41,8 @@ def work(rank, folder):
 
 def test_two_processes_train_the_union_of_what_is_kept(tmp_path):
     meet(tmp_path)
-    alone = {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 2 * BATCH}
-    _, one, _ = train(0, tmp_path, "one", **alone)
+    alone = {"per_device_train_batch_size": 2 * BATCH}
+    _, one, _ = train(tmp_path, "one", **alone)
     ranks = start(work, tmp_path)
     assert [rank["world"] for rank in ranks] == [2, 2]
     for epoch, kept in enumerate(ranks[0]["kept"]):
@@ -85,7 +64,7 @@ def test_two_processes_train_the_union_of_what_is_kept(tmp_path):
             batch for batches in rank["seen"] for batch in batches
         ][-len([batch for batches in rank["seen again"] for batch in batches]) :]
     # Another number of processes goes on in the middle of epoch 2, after 4 of 6 batches.
-    _, from_two, run = train(0, tmp_path, "left", resume=str(tmp_path / "whole" / "checkpoint-8"), **alone)
+    _, from_two, run = train(tmp_path, "left", resume=str(tmp_path / "whole" / "checkpoint-8"), **alone)
     both = [[sorted(first + second) for first, second in zip(*(rank[name][epoch] for rank in ranks), strict=True)]
             for name, epoch in (("seen", 2), ("seen after one", 0))]  # fmt: skip
     assert [sorted(batch) for batch in from_two.seen[0]] == both[0][4:]
@@ -94,25 +73,4 @@ def test_two_processes_train_the_union_of_what_is_kept(tmp_path):
     assert ranks[0]["rates after one"] == ranks[1]["rates after one"] == one.rates[8:]
     assert [record["observed"] for record in run.history] == [96, 69, 96, 69]
     with pytest.raises(PrunedataError, match=r"Expected 16 samples .* so set per_device_train_batch_size=16."):
-        train(0, tmp_path, "left", resume=str(tmp_path / "whole" / "checkpoint-8"), gradient_accumulation_steps=2)
-
-
-def killed(folder):
-    """What the process does that is killed."""
-    torch.set_num_threads(1)
-    train(0, folder, "killed", callbacks=[Kill()])
-
-
-@pytest.mark.slow
-def test_a_process_that_is_killed_goes_on_as_if_it_had_not_been(tmp_path):
-    process = clean_processes().Process(target=killed, args=(tmp_path,))
-    process.start()
-    process.join(200)
-    assert process.exitcode == -signal.SIGKILL
-    assert (tmp_path / "killed" / f"checkpoint-{KILLED - 1}").is_dir()
-    trainer, _, pruner = train(0, tmp_path, "killed", resume=True)
-    whole, _, expected = train(0, tmp_path, "whole")
-    for one, other in zip(trainer.model.parameters(), whole.model.parameters(), strict=True):
-        assert torch.equal(one, other)
-    assert np.array_equal(pruner.counts, expected.counts)
-    assert trainer.state.global_step == whole.state.global_step
+        train(tmp_path, "left", resume=str(tmp_path / "whole" / "checkpoint-8"))

@@ -7,22 +7,31 @@ from pathlib import Path
 import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, SubsetRandomSampler
-from transformers import Trainer, TrainerCallback
+from transformers import Trainer
 
 from prunedata.adapters.huggingface import PruneTrainerMixin, UntestedReleaseWarning
-from prunedata.adapters.huggingface.release import NEWEST, OLDEST, check_release
+from prunedata.adapters.huggingface.checks import NEWEST, OLDEST, check_release
 from prunedata.adapters.torch import wrap
 from prunedata.errors import LossError, PrunedataError, SkippedSamples
 from prunedata.policies import LossRanked
-from tests.adapters.huggingface.trainers import SAMPLES, Lines, Net, PrunedTrainer, Rows, Unpruned, build, pruner_of
+from tests.adapters.huggingface.trainers import (
+    SAMPLES,
+    Net,
+    PrunedTrainer,
+    Rows,
+    Stop,
+    Unpruned,
+    build,
+    lines,
+    pruner_of,
+)
 
 # What cannot be trained as the schedule says is refused, with the reason and the way on.
 
 
 ARGUMENTS = {
     "max_steps": ({"max_steps": 100}, "Expected num_train_epochs=6, as pruning goes by epochs. Got max_steps=100"),
-    "epochs": ({"num_train_epochs": 3}, "Expected num_train_epochs=6, as many as the pruner's schedule has. Got 3"),
-    "part of an epoch": ({"num_train_epochs": 5.5}, "Got 5.5"),
+    "epochs": ({"num_train_epochs": 5.5}, "Expected num_train_epochs=6, as many as the pruner's schedule has. Got 5.5"),
     "batch size": ({"auto_find_batch_size": True}, "Expected auto_find_batch_size to be left out"),
     "accelerate's batches": (
         {"accelerator_config": {"split_batches": True}},
@@ -30,7 +39,7 @@ ARGUMENTS = {
     ),
     "samples": ({"dataset": Rows(95)}, "Expected a train_dataset of 96 samples, like the Pruner. Got one of 95"),
     "batches of its own": (
-        {"train_sampling_strategy": "batch_rebalance", "dataset": Lines()},
+        {"train_sampling_strategy": "batch_rebalance", "dataset": lines()},
         "Got train_sampling_strategy='batch_rebalance'",
     ),
 }
@@ -121,10 +130,14 @@ def collate(rows):
         (lambda: DataLoader(Rows(), batch_size=None), "Expected a sampler.* Got NoneType"),
         (lambda: DataLoader(Rows(90)), "Expected a dataset of 96 samples"),
         (lambda: [1, 2], "Expected a torch.utils.data.DataLoader. Got a builtins.list"),
+        (
+            lambda: DataLoader(Rows(), batch_size=8, collate_fn=lambda rows: [row["points"] for row in rows]),
+            "Expected batches that are dicts.* Got list",
+        ),
     ],
-    ids=["some", "batches", "no batches", "others", "list"],
+    ids=["some", "batches", "no batches", "others", "list", "tuples"],
 )
-def test_loaders_whose_length_nobody_knows(loader, told, tmp_path):
+def test_other_loaders_are_refused(loader, told, tmp_path):
     trainer, _ = build(pruner_of(), tmp_path, trainer=Added)
     trainer.loader = loader()
     with pytest.raises(PrunedataError, match=told):
@@ -146,45 +159,25 @@ def test_a_loader_that_hides_the_mixins(tmp_path):
         trainer.train()
 
 
-class Tuples(Added):
-    """Batches that are no dicts."""
-
-
-def test_batches_that_are_no_dicts(tmp_path):
-    trainer, _ = build(pruner_of(), tmp_path, trainer=Tuples)
-    trainer.loader = DataLoader(Rows(), batch_size=8, collate_fn=lambda rows: [row["points"] for row in rows])
-    with pytest.raises(PrunedataError, match=r"Expected batches that are dicts.* Got list"):
-        trainer.train()
-
-
 def test_a_run_that_has_begun(tmp_path):
     pruner = pruner_of()
     trainer, _ = build(pruner, tmp_path)
     trainer.train()
-    with pytest.raises(PrunedataError, match=r"Expected a run at its beginning. Got a pruner at epoch 6"):
+    with pytest.raises(
+        PrunedataError, match=r"Got a pruner at epoch 6.* call wrap\(trainer, make_pruner\) on a Trainer without the"
+    ):
         trainer.train()
 
 
-class Stop(TrainerCallback):
-    """Stops an epoch, or the run."""
-
-    def __init__(self, **what):
-        self.what = what
-
-    def on_step_end(self, args, state, control, **others):
-        if state.global_step == 5:
-            vars(control).update(self.what)
-
-
 def test_an_epoch_that_is_left_early(tmp_path):
-    trainer, _ = build(pruner_of(), tmp_path, callbacks=[Stop(should_epoch_stop=True)])
+    trainer, _ = build(pruner_of(), tmp_path, callbacks=[Stop(5, "should_epoch_stop")])
     with pytest.raises(SkippedSamples, match="Expected all 96 kept samples of epoch 0"):
         trainer.train()
 
 
 def test_a_run_that_is_stopped_leaves_its_epoch_open(tmp_path):
     pruner = pruner_of()
-    trainer, _ = build(pruner, tmp_path, callbacks=[Stop(should_training_stop=True)])
+    trainer, _ = build(pruner, tmp_path, callbacks=[Stop(5)])
     trainer.train()
     assert pruner.next_epoch == 0
     assert pruner.begin_epoch().remaining.sum() == SAMPLES - 40

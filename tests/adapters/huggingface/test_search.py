@@ -7,30 +7,22 @@ import threading
 import numpy as np
 import pytest
 from accelerate.state import GradientState
-from transformers import Trainer, TrainingArguments
+from transformers import Trainer
 
 from prunedata import Pruner
 from prunedata.adapters.huggingface import wrap
 from prunedata.errors import PrunedataError
 from prunedata.findings.inspection import inspect
 from prunedata.policies import RunningLoss
-from tests.adapters.huggingface.trainers import SAMPLES, Net, Rows, build, pruner_of
+from tests.adapters.huggingface.trainers import SAMPLES, Net, Rows, quiet
 
 EPOCHS = 3
 WHOLE = [SAMPLES, 72, 72]
 
 
 def trainer_in(folder, **options):
-    options = {
-        "num_train_epochs": EPOCHS, "per_device_train_batch_size": 8, "dataloader_pin_memory": False,
-        "disable_tqdm": True, "report_to": [], "save_strategy": "no", "use_cpu": True, "eval_strategy": "epoch",
-    } | options  # fmt: skip
-    return Trainer(
-        model_init=Net,
-        args=TrainingArguments(str(folder / "checkpoints"), **options),
-        train_dataset=Rows(),
-        eval_dataset=Rows(16),
-    )
+    given = quiet(folder / "checkpoints", **{"num_train_epochs": EPOCHS, "eval_strategy": "epoch"} | options)
+    return Trainer(model_init=Net, args=given, train_dataset=Rows(), eval_dataset=Rows(16))
 
 
 def space(trial):
@@ -43,6 +35,13 @@ def new_run(store, **options):
 
 def observed(store):
     return [record["observed"] for record in inspect(store)["history"]]
+
+
+def alone(folder, rate, **options):
+    """A training by itself, with this learning rate: the trainer, and its figure."""
+    trainer = trainer_in(folder, learning_rate=rate)
+    new_run(None, **options).wrap(trainer).train()
+    return trainer, trainer.evaluate()["eval_loss"]
 
 
 @pytest.mark.parametrize("leave_out", ["delivery", "weight"])
@@ -60,11 +59,9 @@ def test_each_trial_of_optuna_is_as_a_training_alone(tmp_path, leave_out):
     )
     assert [observed(tmp_path / f"{number}.zarr") for number in (0, 1)] == [WHOLE] * 2
     run = known[EPOCHS * int(best.run_id)]
-    alone = trainer_in(tmp_path, learning_rate=best.hyperparameters["learning_rate"])
-    new_run(None, leave_out=leave_out).wrap(alone)
-    alone.train()
-    assert np.array_equal(run.arrays["mean_excess"], alone.pruner.arrays["mean_excess"])
-    assert alone.evaluate()["eval_loss"] == best.objective
+    by_itself, figure = alone(tmp_path, best.hyperparameters["learning_rate"], leave_out=leave_out)
+    assert np.array_equal(run.arrays["mean_excess"], by_itself.pruner.arrays["mean_excess"])
+    assert figure == best.objective
     assert len([one for one in trainer.callback_handler.callbacks if type(one).__name__ == "HandOver"]) == 1
 
 
@@ -90,14 +87,14 @@ def test_trials_in_threads_are_refused_whenever_they_come(tmp_path):
         trainer.hyperparameter_search(hp_space=space, backend="optuna", n_trials=4, n_jobs=2, direction="minimize")
     first, evaluated = [], threading.Event()
 
-    def alone():
+    def in_another_thread():
         with pytest.raises(PrunedataError, match="backend='ray'"):
             trainer.train()
         evaluated.set()
 
     def evaluate(metrics):
         first.append(trainer.pruner)
-        other = threading.Thread(target=alone)
+        other = threading.Thread(target=in_another_thread)
         other.start()
         other.join()
         return metrics["eval_loss"]
@@ -153,10 +150,7 @@ def test_two_trials_at_once_in_two_processes_that_share_a_study(tmp_path):
     assert [trial.state.name for trial in study.trials] == ["COMPLETE", "COMPLETE"]
     assert [observed(tmp_path / f"{number}.zarr") for number in (0, 1)] == [WHOLE] * 2
     for trial in study.trials:
-        alone = trainer_in(tmp_path, learning_rate=trial.params["learning_rate"])
-        new_run(None).wrap(alone)
-        alone.train()
-        assert alone.evaluate()["eval_loss"] == trial.value
+        assert alone(tmp_path, trial.params["learning_rate"])[1] == trial.value
 
 
 @pytest.mark.slow
@@ -205,11 +199,4 @@ def test_what_the_function_returns_is_looked_at(tmp_path):
     trainer = trainer_in(tmp_path)
     wrap(trainer, lambda trial: None)
     with pytest.raises(PrunedataError, match=r"the trial's Pruner\. Got NoneType"):
-        trainer.train()
-
-
-def test_the_message_of_a_second_training_names_this_way(tmp_path):
-    trainer, _ = build(pruner_of(epochs=2), tmp_path)
-    trainer.train()
-    with pytest.raises(PrunedataError, match=r"call wrap\(trainer, make_pruner\) on a Trainer without the mixin"):
         trainer.train()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 import trl
-from datasets import Dataset, IterableDataset
+from datasets import Dataset
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
@@ -14,14 +14,13 @@ from prunedata.adapters.huggingface.left_out import Part
 from prunedata.adapters.huggingface.losses import losses_and_counts
 from prunedata.errors import PrunedataError
 from prunedata.policies import LossRanked, RunningLoss
-from tests.adapters.huggingface.trainers import Watcher
+from tests.adapters.huggingface.trainers import Watcher, quiet, weights
 
 ROWS, KINDS = 120, 6
 RUNNING = RunningLoss()
 WORDS = ["<pad>", "<eos>", "<unk>", "what", "colour", "has", "it", "is"] + [
     f"{word}{number}" for word in ("thing", "colour") for number in range(KINDS)
 ]
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # two workers on one core
 
 
 class PrunedSFTTrainer(PruneTrainerMixin, trl.SFTTrainer):
@@ -51,26 +50,25 @@ def tiny():
     return LlamaForCausalLM(LlamaConfig(vocab_size=len(WORDS), **sizes, **heads, **special))
 
 
-def build(pruner, folder, dataset=None, trainer=PrunedSFTTrainer, **options):
-    model = tiny()
-    options = {
-        "num_train_epochs": pruner.schedule.epochs, "per_device_train_batch_size": 8, "learning_rate": 0.01,
-        "gradient_accumulation_steps": 2, "activation_checkpointing": False, "bf16": False, "use_cpu": True,
-        "dataloader_pin_memory": False, "disable_tqdm": True, "logging_strategy": "no", "report_to": [],
-        "save_strategy": "no", "seed": 1,
-    } | options  # fmt: skip
+def sft(folder, dataset=None, kind=trl.SFTTrainer, given=None, **options):
+    """An SFTTrainer, or one of another kind, of a tiny model."""
+    options = {"activation_checkpointing": False, "bf16": False} | options
     if "activation_checkpointing" not in trl.SFTConfig.__dataclass_fields__:
         options["gradient_checkpointing"] = options.pop("activation_checkpointing")
-    watcher = Watcher(pruner, model)
-    made = trainer(
-        model=model,
-        args=trl.SFTConfig(str(folder), **options),
+    return kind(
+        model=tiny(),
+        args=quiet(folder, trl.SFTConfig, **options),
         train_dataset=questions()[0] if dataset is None else dataset,
-        eval_dataset=questions()[0].select(range(8)),
         processing_class=tokenizer(),
-        callbacks=[watcher],
-        pruner=pruner,
+        **given or {},
     )
+
+
+def build(pruner, folder, dataset=None, trainer=PrunedSFTTrainer, **options):
+    options = {"num_train_epochs": pruner.schedule.epochs, "gradient_accumulation_steps": 2} | options
+    given = {"pruner": pruner, "eval_dataset": questions()[0].select(range(8))}
+    made = sft(folder, dataset, trainer, given, **options)
+    made.add_callback(watcher := Watcher(pruner, made.model))
     return made, watcher
 
 
@@ -78,10 +76,9 @@ def pruner_of(policy=RUNNING, epochs=8):
     return Pruner(ROWS, Schedule.steady(epochs=epochs), prune=0.25, policy=policy)
 
 
-@pytest.mark.parametrize("workers", [0, 2], ids=["alone", "two workers"])
-def test_wrong_answers_are_pruned_more_often_than_right_ones(workers, tmp_path):
+def test_wrong_answers_are_pruned_more_often_than_right_ones(tmp_path):
     pruner, (_, wrong) = pruner_of(), questions()
-    trainer, watcher = build(pruner, tmp_path, dataloader_num_workers=workers, eval_strategy="epoch")
+    trainer, watcher = build(pruner, tmp_path, eval_strategy="epoch")
     trainer.train()
     kept = [record["kept"] for record in pruner.history]
     assert kept == 2 * [120] + 6 * [90]
@@ -102,8 +99,7 @@ def test_a_run_goes_on_within_an_epoch(tmp_path):
         resumed, watcher = build(pruner_of(epochs=3), tmp_path / "again")
         resumed.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{step}"))
         assert sum(watcher.steps) == trainer.state.max_steps - step
-        for one, other in zip(trainer.model.parameters(), resumed.model.parameters(), strict=True):
-            assert torch.equal(one, other)
+        assert torch.equal(weights(trainer), weights(resumed))
 
 
 class Smoothed(PrunedSFTTrainer):
@@ -173,17 +169,9 @@ def test_weights_of_samples_weigh_their_tokens(tmp_path):
         ({"packing": True, "max_length": 32}, "Expected packing to be left out"),
         ({"padding_free": True, "max_length": None}, "Expected padding_free to be left out"),
         ({"shuffle_dataset": True}, "Expected shuffle_dataset to be left out.*ids are positions in the dataset"),
-        ({"max_steps": 10}, "pruning goes by epochs"),
-        ({"max_length": 4}, "Expected a train_dataset of 120 samples, like the Pruner. Got one of"),
     ],
-    ids=["packing", "padding_free", "shuffle_dataset", "max_steps", "cut"],
+    ids=["packing", "padding_free", "shuffle_dataset"],
 )
 def test_what_is_refused(options, told, tmp_path):
     with pytest.raises(PrunedataError, match=told):
         build(pruner_of(), tmp_path, **options)
-
-
-def test_a_stream_is_refused(tmp_path):
-    stream = IterableDataset.from_generator(lambda: iter(questions()[0]))
-    with pytest.raises(PrunedataError, match="Got the stream IterableDataset"):
-        build(pruner_of(), tmp_path, dataset=stream)

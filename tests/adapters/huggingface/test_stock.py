@@ -6,14 +6,14 @@ from functools import partial
 import pytest
 import torch
 import transformers
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 from transformers import BertForTokenClassification
 
 from prunedata import Pruner, Schedule
 from tests.adapters.helpers.ranks import launched, meet, start
-from tests.adapters.huggingface.trainers import PrunedTrainer, Unpruned, build
+from tests.adapters.huggingface.trainers import PrunedTrainer, Unpruned, build, weights
 
-__all__ = ["SAMPLES", "STOCK", "StockRows", "stock_model"]
+__all__ = ["SAMPLES", "STOCK", "stock_model", "stock_rows"]
 
 SAMPLES = 18
 WORDS, CLASSES, LENGTH = 13, 3, 6
@@ -49,27 +49,24 @@ def stock_model(name):
     return getattr(transformers, name)(getattr(transformers, config)(**sizes))
 
 
-class StockRows(Dataset):
+def stock_rows(kind):
     """Sentences of different lengths, or images; labels are classes, tags, or the words themselves."""
-
-    def __init__(self, kind):
-        self.kind = kind
-        generator = torch.Generator().manual_seed(0)
-        self.words = torch.randint(2, WORDS, (SAMPLES, LENGTH), generator=generator)
-        self.images = torch.randn(SAMPLES, 3, 4, 4, generator=generator)
-        self.lengths = torch.randint(2, LENGTH + 1, (SAMPLES,), generator=generator)
-
-    def __len__(self):
-        return SAMPLES
-
-    def __getitem__(self, number):
-        words, real = self.words[number], torch.arange(LENGTH) < self.lengths[number]
-        if self.kind == "images":
-            return {"pixel_values": self.images[number], "labels": words[0] % CLASSES}
-        labels = {"classes": words[0] % CLASSES, "tags": words % CLASSES, "words": words}[self.kind]
-        if labels.ndim:
-            labels = torch.where(real, labels, -100)
-        return {"input_ids": torch.where(real, words, 0), "attention_mask": real.long(), "labels": labels}
+    generator = torch.Generator().manual_seed(0)
+    every_word = torch.randint(2, WORDS, (SAMPLES, LENGTH), generator=generator)
+    images = torch.randn(SAMPLES, 3, 4, 4, generator=generator)
+    lengths = torch.randint(2, LENGTH + 1, (SAMPLES,), generator=generator)
+    if kind == "images":
+        return [
+            {"pixel_values": image, "labels": words[0] % CLASSES}
+            for image, words in zip(images, every_word, strict=True)
+        ]
+    rows = []
+    for words, length in zip(every_word, lengths, strict=True):
+        real = torch.arange(LENGTH) < length
+        labels = {"classes": words[0] % CLASSES, "tags": words % CLASSES, "words": words}[kind]
+        labels = torch.where(real, labels, -100) if labels.ndim else labels
+        rows.append({"input_ids": torch.where(real, words, 0), "attention_mask": real.long(), "labels": labels})
+    return rows
 
 
 pytestmark = [
@@ -88,7 +85,7 @@ def train(name, folder, trainer, *, accumulate, **options):
     if "WORLD_SIZE" in os.environ:
         options["ddp_backend"] = "gloo"
     pruner = Pruner(SAMPLES, Schedule(2, window=2, start=2, block=2, pruned_per_block=1), prune=0.3)
-    model, rows = options.pop("model", None) or stock_model(name), StockRows(STOCK[name][2])
+    model, rows = options.pop("model", None) or stock_model(name), stock_rows(STOCK[name][2])
     made, _ = build(pruner, folder, trainer=trainer, model=model, dataset=rows, **options)
     made.eval_dataset = rows
     made.train()
@@ -96,8 +93,7 @@ def train(name, folder, trainer, *, accumulate, **options):
 
 
 def same(model, other):
-    pairs = zip(model.state_dict().values(), other.state_dict().values(), strict=True)
-    return all(torch.equal(one, two) for one, two in pairs)
+    return torch.equal(weights(model), weights(other))
 
 
 @pytest.mark.parametrize("accumulate", [pytest.param(1, marks=pytest.mark.slow), 2])

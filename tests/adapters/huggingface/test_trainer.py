@@ -3,13 +3,23 @@
 import numpy as np
 import pytest
 import torch
-from transformers import Trainer, TrainerCallback
+from transformers import TrainerCallback
 
 from prunedata import Pruner, Schedule
 from prunedata.errors import OtherData, PrunedataError
 from prunedata.policies import BoundedLoss
 from tests.adapters.helpers.alone import EPOCHS, check_batches_of_one
-from tests.adapters.huggingface.trainers import SAMPLES, Lines, Rows, build, pruner_of, with_lengths
+from tests.adapters.huggingface.trainers import (
+    SAMPLES,
+    Rows,
+    Stop,
+    build,
+    joined,
+    lines,
+    pruner_of,
+    weights,
+    with_lengths,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # two workers on one core
 EVERY_EPOCH = {"eval_strategy": "epoch", "save_strategy": "epoch"}
@@ -21,52 +31,41 @@ def check_seen(watcher):
 
 
 @pytest.mark.parametrize("workers", [0, 2], ids=["alone", "two workers"])
-@pytest.mark.parametrize("lengths", [(10, 6, 8, 12), (6, 10, 8, 12)], ids=str)
+@pytest.mark.parametrize("lengths", [(10, 6, 8, 12), (6, 10, 8, 12), (12, 9, 12, 9, 12, 9)], ids=str)
 def test_each_epoch_has_its_own_length(lengths, workers, tmp_path):
-    pruner = with_lengths(lengths)
-    trainer, watcher = build(pruner, tmp_path, dataloader_num_workers=workers, **EVERY_EPOCH)
-    trainer.train()
+    pruner = pruner_of() if len(lengths) == 6 else with_lengths(lengths)
+    options = {"dataloader_num_workers": workers, "dataloader_persistent_workers": workers > 0}
+    trainer, watcher = build(pruner, tmp_path, **options, **EVERY_EPOCH)
+    out = trainer.train()
+    epochs, steps = len(lengths), sum(lengths)
     assert [len(batches) for batches in watcher.seen] == watcher.steps == list(lengths)
     check_seen(watcher)
-    assert watcher.evaluated == [1, 2, 3, 4]
+    pruned = [kept for kept in watcher.kept if len(kept) < SAMPLES]
+    assert len(set(map(tuple, pruned))) == len(pruned) == sum(record["pruned"] for record in pruner.history)
+    assert [record["observed"] for record in pruner.history] == [len(kept) for kept in watcher.kept]
+    assert watcher.evaluated == list(range(1, epochs + 1))
+    assert not any("validation" in record for record in pruner.history), "without metric_for_best_model"
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         f"checkpoint-{step}" for step in np.cumsum(lengths)
     )
-    assert watcher.totals == (4, 36)
-    assert watcher.rates == pytest.approx([0.01 * (1 - step / 36) for step in range(1, 37)])
+    assert watcher.totals == (epochs, steps)
+    assert out.global_step == trainer.state.max_steps == steps
+    assert out.metrics["epoch"] == epochs
+    assert watcher.rates == pytest.approx([0.01 * (1 - step / steps) for step in range(1, steps + 1)])
     assert watcher.epochs == pytest.approx(
         [epoch + batch / length for epoch, length in enumerate(lengths) for batch in range(1, length + 1)]
     )
 
 
-@pytest.mark.parametrize("workers", [0, 2], ids=["alone", "two workers"])
-def test_an_optimizer_step_never_spans_two_epochs(workers, tmp_path):
+def test_an_optimizer_step_never_spans_two_epochs(tmp_path):
     pruner = with_lengths((10, 7, 5, 10))
-    trainer, watcher = build(pruner, tmp_path, gradient_accumulation_steps=4, dataloader_num_workers=workers)
+    trainer, watcher = build(pruner, tmp_path, gradient_accumulation_steps=4)
     trainer.train()
     assert watcher.steps == [3, 2, 2, 3]
     assert [len(batches) for batches in watcher.seen] == [10, 7, 5, 10]
     check_seen(watcher)
     assert watcher.totals == (4, 10)
     assert watcher.rates[-1] == 0
-
-
-@pytest.mark.parametrize("workers", [0, 2], ids=["alone", "two workers"])
-@pytest.mark.parametrize("begins", ["pruned", "whole"])
-def test_masks_that_change_for_six_epochs(begins, workers, tmp_path):
-    pruner = with_lengths((7, 12, 7, 12, 7, 12)) if begins == "pruned" else pruner_of()
-    options = {"dataloader_num_workers": workers, "dataloader_persistent_workers": workers > 0}
-    trainer, watcher = build(pruner, tmp_path, **EVERY_EPOCH, **options)
-    out = trainer.train()
-    check_seen(watcher)
-    pruned = [record["pruned"] for record in pruner.history]
-    assert pruned == [epoch % 2 == (begins == "whole") for epoch in range(6)]
-    assert [record["observed"] for record in pruner.history] == [len(kept) for kept in watcher.kept]
-    assert len({tuple(kept) for kept in watcher.kept if len(kept) < SAMPLES}) == 3
-    assert watcher.evaluated == [1, 2, 3, 4, 5, 6]
-    assert watcher.rates[-1] == 0
-    assert out.metrics["epoch"] == 6
-    assert out.global_step == trainer.state.max_steps == sum(watcher.steps)
 
 
 def test_drop_last(tmp_path):
@@ -77,24 +76,6 @@ def test_drop_last(tmp_path):
     assert all(len(batch) == 8 for batches in watcher.seen for batch in batches)
     assert trainer.state.max_steps == 60
     assert [record["observed"] for record in pruner.history] == [96, 64, 96, 64, 96, 64]
-
-
-def test_what_makes_one_step_is_one_batch_to_the_pruner(tmp_path):
-    """Batches of one sample have no loss above their mean; eight of them that make a step have."""
-    pruner = pruner_of()
-    trainer, _ = build(pruner, tmp_path, per_device_train_batch_size=1, gradient_accumulation_steps=8)
-    trainer.train()
-    assert pruner.hits.sum() > SAMPLES
-
-
-class Recorded(TrainerCallback):
-    """Where the run is, step by step, after which the run is stopped."""
-
-    def __init__(self, stop):
-        self.stop = stop
-
-    def on_step_end(self, args, state, control, **others):
-        control.should_training_stop |= state.global_step == self.stop
 
 
 RESUMED = {
@@ -112,7 +93,7 @@ def test_a_run_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(case, tmp_path
     options |= {"gradient_accumulation_steps": options.pop("accumulate"), "save_strategy": "steps", "save_steps": 1}
     stop = options.pop("stop")
     if "train_sampling_strategy" in options:
-        options |= {"dataset": Lines()}
+        options |= {"dataset": lines()}
 
     def run(folder, resume=None, stops=()):
         pruner = pruner_of()
@@ -121,7 +102,7 @@ def test_a_run_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(case, tmp_path
         return trainer, watcher, pruner
 
     whole, seen_whole, expected = run("whole")
-    trainer, first, pruner = run("parts", stops=[Recorded(stop)])
+    trainer, first, pruner = run("parts", stops=[Stop(stop)])
     assert trainer.state.global_step == stop
     assert pruner.next_epoch == 2
     resumed, second, got = run("parts", resume=True)
@@ -129,8 +110,7 @@ def test_a_run_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(case, tmp_path
     assert resumed.state.epoch == whole.state.epoch == 6
     assert first.rates + second.rates == seen_whole.rates
     assert first.epochs + second.epochs == pytest.approx(seen_whole.epochs)
-    for one, other in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
-        assert torch.equal(one, other)
+    assert torch.equal(weights(whole), weights(resumed))
     assert expected.counts.tolist() == got.counts.tolist()
     assert [record["mean_loss"] for record in expected.history] == [record["mean_loss"] for record in got.history]
     parts = [batch for batches in first.seen + second.seen for batch in batches]
@@ -169,7 +149,7 @@ class Classifier(torch.nn.Module):
 @pytest.mark.parametrize("joins", ["by its class", pytest.param("wrapped", marks=pytest.mark.slow)])
 def test_batches_of_one_with_accumulation_find_suspects_as_batches_of_16_do(joins, tmp_path):
     def train(pruner, data, layer, batch, accumulate):
-        options = {"trainer": lambda pruner, **given: pruner.wrap(Trainer(**given))} if joins == "wrapped" else {}
+        options = {"trainer": joined} if joins == "wrapped" else {}
         trainer, _ = build(
             pruner, tmp_path, dataset=[{"inputs": inputs, "labels": labels} for inputs, labels in data],
             model=Classifier(layer), per_device_train_batch_size=batch, gradient_accumulation_steps=accumulate,
@@ -191,7 +171,7 @@ def test_a_checkpoint_goes_on_with_rows_that_have_moved(change, leave_out, tmp_p
         dataset = torch.utils.data.Subset(Rows(SAMPLES + 20), rows)
         built = {"num_train_epochs": 4, "per_device_train_batch_size": 8, "dataset": dataset, **EVERY_EPOCH}
         if leave_out == "weight":
-            built |= {"trainer": lambda pruner, **given: pruner.wrap(Trainer(**given))}
+            built |= {"trainer": joined}
         seen = AtBegin(pruner)
         return pruner, seen, *build(pruner, tmp_path, callbacks=[seen, *callbacks], **built)
 

@@ -9,7 +9,10 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from prunedata import Pruner, Schedule
 from prunedata.adapters.huggingface import PruneTrainerMixin
 
-__all__ = ["SAMPLES", "Net", "PrunedTrainer", "Rows", "Unpruned", "Watcher", "build", "pruner_of", "with_lengths"]
+__all__ = [
+    "BATCH", "SAMPLES", "Exact", "Net", "Own", "PrunedTrainer", "Rows", "Stop", "Unpruned", "Watcher",
+    "build", "joined", "lines", "margin", "pruner_of", "quiet", "weights", "with_lengths",
+]  # fmt: skip
 
 SAMPLES = 96
 BATCH = 8
@@ -30,15 +33,9 @@ class Rows(Dataset):
         return {"points": self.points[number], "labels": self.labels[number], "number": number, "unused": "text"}
 
 
-class Lines(Dataset):
+def lines():
     """Rows that have ``input_ids``, of lengths that differ."""
-
-    def __len__(self):
-        return SAMPLES
-
-    def __getitem__(self, number):
-        row = Rows()[number]
-        return row | {"input_ids": [0] * (number % 7 + 1)}
+    return [row | {"input_ids": [0] * (number % 7 + 1)} for number, row in enumerate(Rows())]
 
 
 class Net(torch.nn.Module):
@@ -56,8 +53,36 @@ class Net(torch.nn.Module):
         return {"loss": F.cross_entropy(logits, labels), "logits": logits}
 
 
+class Exact(torch.nn.Module):
+    """Linear, in float64, without dropout."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = torch.nn.Linear(4, 2).double()
+        self.config = type("Config", (), {"problem_type": None, "use_cache": False})()
+
+    def forward(self, points, labels=None, number=None):
+        logits = self.linear(points.double())
+        return {"logits": logits} | ({} if labels is None else {"loss": F.cross_entropy(logits, labels)})
+
+
 class PrunedTrainer(PruneTrainerMixin, Trainer):
     """As a user writes it."""
+
+
+class Own(Trainer):
+    """Another loss, as a user writes it."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, **others):
+        outputs = model(**inputs)
+        loss = F.multi_margin_loss(outputs["logits"], inputs["labels"])
+        return (loss, outputs) if return_outputs else loss
+
+
+def margin(outputs, inputs):
+    """The losses of single samples under :class:`Own`."""
+    return F.multi_margin_loss(outputs["logits"], inputs["labels"], reduction="none")
 
 
 class Unpruned(Trainer):
@@ -96,6 +121,17 @@ class Watcher(TrainerCallback):
         self.evaluated.append(state.epoch)
 
 
+class Stop(TrainerCallback):
+    """Stops the run after a step, or the epoch."""
+
+    def __init__(self, step, what="should_training_stop"):
+        self.step, self.what = step, what
+
+    def on_step_end(self, args, state, control, **others):
+        if state.global_step == self.step:
+            setattr(control, self.what, True)
+
+
 def pruner_of(*, start=1, epochs=6, **options):
     options = {"prune": 0.3, "seed": 3} | options
     return Pruner(SAMPLES, Schedule(epochs, window=epochs, start=start, block=2, pruned_per_block=1), **options)
@@ -120,23 +156,37 @@ def with_lengths(lengths):
     return pruner
 
 
+def quiet(folder, kind=TrainingArguments, **options):
+    """Arguments of a Trainer on the CPU, which prints and saves nothing."""
+    defaults = {
+        "learning_rate": 0.01, "per_device_train_batch_size": BATCH, "seed": 1, "use_cpu": True, "save_strategy": "no",
+        "dataloader_pin_memory": False, "disable_tqdm": True, "logging_strategy": "no", "report_to": [],
+    }  # fmt: skip
+    return kind(str(folder), **defaults | options)
+
+
 def build(pruner, folder, *, trainer=PrunedTrainer, model=None, callbacks=(), dataset=None, **options):
     """A trainer of the pruner's epochs, with a callback that watches: (trainer, watcher)."""
     torch.manual_seed(0)
     model = Net() if model is None else model
     watcher = Watcher(pruner, model)
-    options = {
-        "num_train_epochs": 6 if pruner is None else pruner.schedule.epochs,
-        "per_device_train_batch_size": BATCH, "learning_rate": 0.01,
-        "dataloader_pin_memory": False, "disable_tqdm": True, "logging_strategy": "no", "report_to": [],
-        "save_strategy": "no", "seed": 1, "use_cpu": True,
-    } | options  # fmt: skip
     made = trainer(
         model=model,
-        args=TrainingArguments(str(folder), **options),
+        args=quiet(folder, **{"num_train_epochs": 6 if pruner is None else pruner.schedule.epochs} | options),
         train_dataset=Rows() if dataset is None else dataset,
         eval_dataset=Rows(16),
         callbacks=[watcher, *callbacks],
         pruner=pruner,
     )
     return made, watcher
+
+
+def joined(pruner, **given):
+    """A trainer for :func:`build` that joins by ``wrap``."""
+    return pruner.wrap(Trainer(**given))
+
+
+def weights(trainer):
+    """All weights of a trainer's model, or of a model, as one tensor."""
+    model = getattr(trainer, "model", trainer)
+    return torch.cat([each.detach().flatten() for each in model.parameters()])

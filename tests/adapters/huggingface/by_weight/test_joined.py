@@ -12,10 +12,19 @@ from prunedata.adapters.huggingface import wrap
 from prunedata.errors import OtherData, PrunedataError
 from prunedata.policies import LossRanked, RunningLoss
 from tests.adapters.huggingface.test_sft import tiny
-from tests.adapters.huggingface.trainers import BATCH, SAMPLES, Lines, Net, PrunedTrainer, Rows
-
-# ``wrap(trainer, pruner)`` of trainers that are already built, by weight and by leaving out.
-
+from tests.adapters.huggingface.trainers import (
+    BATCH,
+    SAMPLES,
+    Exact,
+    Net,
+    Own,
+    PrunedTrainer,
+    Rows,
+    lines,
+    margin,
+    quiet,
+    weights,
+)
 
 SCHEDULE = Schedule(4, window=4, start=1, block=2, pruned_per_block=1)
 OUT = 28
@@ -25,40 +34,22 @@ def run_of(**options):
     return Pruner(SAMPLES, SCHEDULE, **{"prune": OUT, "seed": 3, "leave_out": "weight", **options})
 
 
-class Own(Trainer):
-    """Another loss, as a user writes it."""
-
-    def compute_loss(self, model, inputs, return_outputs=False, **others):
-        outputs = model(**inputs)
-        loss = F.multi_margin_loss(outputs["logits"], inputs["labels"])
-        return (loss, outputs) if return_outputs else loss
-
-
-def margin(outputs, inputs):
-    return F.multi_margin_loss(outputs["logits"], inputs["labels"], reduction="none")
-
-
 class Stream(IterableDataset):
-    """All rows, with an id that is no position."""
+    """All rows, each with its number as its id, or with a name."""
+
+    def __init__(self, names=range(SAMPLES)):
+        self.names = names
 
     def __iter__(self):
-        yield from (Rows()[number] | {"uid": number} for number in range(SAMPLES))
+        yield from (Rows()[at] | {"uid": name} for at, name in enumerate(self.names))
 
 
 def build(folder, kind=Trainer, dataset=None, model=None, **options):
     torch.manual_seed(0)
     arguments = Seq2SeqTrainingArguments if kind is Seq2SeqTrainer else TrainingArguments
-    options = {
-        "num_train_epochs": 4, "per_device_train_batch_size": BATCH, "learning_rate": 0.01,
-        "dataloader_pin_memory": False, "disable_tqdm": True, "logging_strategy": "no", "report_to": [],
-        "save_strategy": "no", "seed": 1, "use_cpu": True,
-    } | options  # fmt: skip
     dataset = Rows() if dataset is None else dataset
-    return kind(model=model or Net(), args=arguments(str(folder), **options), train_dataset=dataset)
-
-
-def weights(trainer):
-    return torch.cat([each.detach().flatten() for each in trainer.model.parameters()])
+    given = quiet(folder, arguments, **{"num_train_epochs": 4} | options)
+    return kind(model=model or Net(), args=given, train_dataset=dataset)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +58,7 @@ def weights(trainer):
         (Trainer, {}),
         (Trainer, {"gradient_accumulation_steps": 5, "dataloader_num_workers": 2}),
         (Trainer, {"max_steps": 30, "num_train_epochs": 1}),
-        (Trainer, {"train_sampling_strategy": "group_by_length", "dataset": Lines()}),
+        (Trainer, {"train_sampling_strategy": "group_by_length", "dataset": lines()}),
         (Trainer, {"max_steps": 30, "dataset": Stream()}),
         (Trainer, {"dataloader_drop_last": True, "per_device_train_batch_size": 7}),
         (Seq2SeqTrainer, {}),
@@ -90,21 +81,6 @@ def test_where_nothing_is_left_out_the_weights_are_those_of_the_plain_trainer(ki
     steps = trainer.state.max_steps
     assert trainer.state.global_step == steps == plain.state.global_step
     assert run.visits.max() == 4 if "max_steps" not in options else run.next_epoch == 2
-
-
-class Exact(torch.nn.Module):
-    """Linear, in float64, without dropout, which remembers its batches."""
-
-    def __init__(self, loss=F.cross_entropy):
-        super().__init__()
-        torch.manual_seed(0)
-        self.linear, self.loss, self.seen = torch.nn.Linear(4, 2).double(), loss, []
-        self.config = type("Config", (), {"problem_type": None, "use_cache": False})()
-
-    def forward(self, points, labels=None, number=None):
-        logits = self.linear(points.double())
-        self.seen.append((number.tolist(), torch.is_grad_enabled()))
-        return {"logits": logits} | ({} if labels is None else {"loss": self.loss(logits, labels)})
 
 
 SMOOTHING = 0.2
@@ -160,8 +136,7 @@ def test_a_step_is_the_mean_over_what_counts_in_it(left_out, kind, policy, smoot
         with torch.no_grad():
             for each in model.parameters():
                 each.sub_(each.grad, alpha=0.1)
-    expected = torch.cat([each.detach().flatten() for each in model.parameters()])
-    torch.testing.assert_close(weights(trainer), expected, rtol=1e-6, atol=1e-7 if smoothing else 1e-9)
+    torch.testing.assert_close(weights(trainer), weights(model), rtol=1e-6, atol=1e-7 if smoothing else 1e-9)
     if left_out == "by weight":
         assert [record["kept"] for record in run.history] == [SAMPLES] * 4
         assert [record.get("by_weight", 0) for record in run.history] == [0, OUT, 0, OUT]
@@ -182,14 +157,6 @@ def test_it_goes_on_where_it_was_saved(stop, tmp_path):
     for name in ("counts", "hits", "visits"):
         assert np.array_equal(getattr(runs[0], name), getattr(runs[1], name))
     assert [record["mean_loss"] for record in runs[0].history] == [record["mean_loss"] for record in runs[1].history]
-
-
-def test_steps_that_end_within_an_epoch_leave_it_open(tmp_path):
-    run = run_of()
-    trainer = wrap(build(tmp_path, max_steps=20, num_train_epochs=1), run)
-    trainer.train()
-    assert (trainer.state.global_step, run.next_epoch) == (20, 1)
-    assert int(run.current.trained.sum()) == SAMPLES - OUT
 
 
 def test_it_joins_by_leaving_out_as_the_mixin_does(tmp_path):
@@ -249,12 +216,6 @@ def test_rows_in_another_order_are_noticed(leave_out, tmp_path):
         run().wrap(build(tmp_path, dataset=Subset(Rows(), [*range(1, SAMPLES), 0])))
 
 
-def test_a_trainer_says_how_many_samples_it_trains_on(tmp_path):
-    run = Pruner(epochs=4, policy=LossRanked(), prune=OUT)
-    assert run.wrap(build(tmp_path)).train() is not None
-    assert (run.samples, len(run.history)) == (SAMPLES, 4)
-
-
 # Trainers as Axolotl's and LLaMA-Factory's: with a ``compute_loss`` that passes on to the Trainer's.
 
 
@@ -305,27 +266,22 @@ def foreign_run():
 
 def trained(folder, kind, run=None, accumulate=1, **options):
     torch.manual_seed(0)
-    arguments = TrainingArguments(
-        str(folder), num_train_epochs=3, per_device_train_batch_size=4, learning_rate=0.01, seed=1, use_cpu=True,
-        dataloader_pin_memory=False, disable_tqdm=True, logging_strategy="no", report_to=[], save_strategy="no",
-        gradient_accumulation_steps=accumulate,
-    )  # fmt: skip
-    trainer = kind(model=tiny(), args=arguments, train_dataset=rows())
+    given = {"num_train_epochs": 3, "per_device_train_batch_size": 4, "gradient_accumulation_steps": accumulate}
+    trainer = kind(model=tiny(), args=quiet(folder, **given), train_dataset=rows())
     if run is not None:
         wrap(trainer, run, **options)
     trainer.train()
-    run = run or trainer.run
-    return torch.cat([each.detach().flatten() for each in trainer.model.parameters()]), run
+    return weights(trainer), run or trainer.run
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_they_train_as_the_plain_trainer_of_the_models_own_loss(accumulate, tmp_path):
     """Their loss is divided by the labels of the whole step, which their values show."""
-    weights, plain = trained(tmp_path, Trainer, foreign_run(), accumulate)
+    expected, plain = trained(tmp_path, Trainer, foreign_run(), accumulate)
     assert [record.get("by_weight", 0) for record in plain.history] == [0, 6, 0]
     for kind, run, options in ((Theirs, foreign_run(), {"sample_losses": of_samples}), (JoinsItself, None, {})):
         found, other = trained(tmp_path, kind, run, accumulate, **options)
-        torch.testing.assert_close(found, weights, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
         assert other.visits.tolist() == plain.visits.tolist()
         for name, array in plain.arrays.items():
             np.testing.assert_allclose(other.arrays[name], array, rtol=1e-3, atol=1e-4)
@@ -414,22 +370,12 @@ def test_a_stream_goes_on_in_any_pass(tmp_path):
         assert run.visits.tolist() == whole.pruner.visits.tolist(), step
 
 
-class Named(IterableDataset):
-    """All rows, with a name or a number that is no position."""
-
-    def __init__(self, names):
-        self.names = names
-
-    def __iter__(self):
-        yield from (Rows()[at] | {"uid": name} for at, name in enumerate(self.names))
-
-
 @pytest.mark.parametrize("name", ["row {}".format, (2**62).__add__], ids=["names", "numbers"])
 def test_a_stream_of_names_or_large_numbers(name, tmp_path):
     names = [name(at) for at in range(SAMPLES)]
-    trainer = build(tmp_path, max_steps=2 * SAMPLES // BATCH, dataset=Named(names))
+    trainer = build(tmp_path, max_steps=2 * SAMPLES // BATCH, dataset=Stream(names))
     run = Pruner(epochs=4, keys=names[::-1], policy=RunningLoss(), leave_out="nothing")
     wrap(trainer, run, id="uid").train()
     assert run.visits.tolist() == [2] * SAMPLES
     with pytest.raises(PrunedataError, match=r"Expected an int as the id|Expected ids from 0 to 95"):
-        wrap(build(tmp_path, max_steps=4, dataset=Named(names)), run_of(), id="uid").train()
+        wrap(build(tmp_path, max_steps=4, dataset=Stream(names)), run_of(), id="uid").train()

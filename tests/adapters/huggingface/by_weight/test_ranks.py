@@ -3,11 +3,13 @@
 import pytest
 import torch
 from accelerate.utils import DistributedType
+from transformers import Trainer
 
 from prunedata.adapters.huggingface import wrap
 from prunedata.policies import Random
 from tests.adapters.helpers.ranks import launched, meet, start
 from tests.adapters.huggingface.by_weight import test_joined, test_sft
+from tests.adapters.huggingface.trainers import Exact, Own, margin, weights
 
 pytestmark = pytest.mark.filterwarnings("ignore:`label_smoothing_factor` is deprecated:FutureWarning")
 SMALL = {"optim": "sgd", "learning_rate": 0.1, "max_grad_norm": 0.0, "lr_scheduler_type": "constant"}
@@ -36,11 +38,9 @@ def made(name, folder, size):
         return wrap(test_sft.build(folder, per_device_train_batch_size=size * 4, **options), run), run
     run = test_joined.run_of(policy=Random(), **held_out)
     options |= {"dataset": test_joined.Stream()} if name == "stream" else {}
-    kind = test_joined.Own if name.endswith("own") else test_joined.Trainer
-    trainer = test_joined.build(
-        folder, kind, model=test_joined.Exact(), per_device_train_batch_size=size * 4, **options
-    )
-    more = {"sample_losses": test_joined.margin} if name.endswith("own") else {}
+    kind = Own if name.endswith("own") else Trainer
+    trainer = test_joined.build(folder, kind, model=Exact(), per_device_train_batch_size=size * 4, **options)
+    more = {"sample_losses": margin} if name.endswith("own") else {}
     return wrap(trainer, run, id="uid" if name == "stream" else None, **more), run
 
 
@@ -48,7 +48,7 @@ def found(name, folder, size):
     trainer, run = made(name, folder, size)
     trainer.train()
     return {
-        "weights": test_sft.weights(trainer).tolist(),
+        "weights": weights(trainer).tolist(),
         "visits": list(run.state_dict()["arrays"]["visits"]["data"]),  # of finished epochs: max_steps ends within one
         "steps": trainer.state.global_step,
         "by_weight": [record.get("by_weight", 0) for record in run.history],
@@ -61,10 +61,10 @@ def uneven(folder, resume=None):
     """Batches of 9 samples, of which accelerate fills the last by samples that came before."""
     run = test_joined.run_of(policy=Random(), holdout=0.1)
     options = {"per_device_train_batch_size": 9, "save_strategy": "steps", "save_steps": 1}
-    trainer = wrap(test_joined.build(folder, model=test_joined.Exact(), **SMALL, **options), run)
+    trainer = wrap(test_joined.build(folder, model=Exact(), **SMALL, **options), run)
     trainer.train(resume_from_checkpoint=resume)
     figures = [(record["validation"], record["observed"]) for record in run.history]
-    return run.visits.tolist(), run.hits.tolist(), figures, test_sft.weights(trainer).tolist()
+    return run.visits.tolist(), run.hits.tolist(), figures, weights(trainer).tolist()
 
 
 def work(rank, folder):

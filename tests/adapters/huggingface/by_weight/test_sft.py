@@ -14,7 +14,8 @@ from prunedata.adapters.huggingface import wrap
 from prunedata.adapters.huggingface.ids import packed_starts
 from prunedata.errors import OtherData, PrunedataError
 from prunedata.policies import RunningLoss
-from tests.adapters.huggingface.test_sft import questions, tiny, tokenizer
+from tests.adapters.huggingface.test_sft import questions, sft, tiny, tokenizer
+from tests.adapters.huggingface.trainers import weights
 
 ROWS = 40
 SCHEDULE = Schedule(3, window=3, start=1, block=2, pruned_per_block=1)
@@ -26,27 +27,14 @@ pytestmark = [
 
 
 def build(folder, dataset=None, **options):
-    options = {
-        "num_train_epochs": 3, "per_device_train_batch_size": 2, "learning_rate": 0.01, "bf16": False, "use_cpu": True,
-        "dataloader_pin_memory": False, "disable_tqdm": True, "logging_strategy": "no", "report_to": [],
-        "save_strategy": "no", "seed": 1, "activation_checkpointing": False,
-    } | options  # fmt: skip
-    if "activation_checkpointing" not in trl.SFTConfig.__dataclass_fields__:
-        options["gradient_checkpointing"] = options.pop("activation_checkpointing")
     dataset = questions()[0].select(range(ROWS)) if dataset is None else dataset
-    return trl.SFTTrainer(
-        model=tiny(), args=trl.SFTConfig(str(folder), **options), train_dataset=dataset, processing_class=tokenizer()
-    )
+    return sft(folder, dataset, **{"num_train_epochs": 3, "per_device_train_batch_size": 2} | options)
 
 
 def run_of(samples=ROWS, **options):
     return Pruner(
         samples, SCHEDULE, **{"prune": 10, "policy": RunningLoss(), "leave_out": "weight", "seed": 2, **options}
     )
-
-
-def weights(trainer):
-    return torch.cat([each.detach().flatten() for each in trainer.model.parameters()])
 
 
 def observed(trainer, run):

@@ -1,5 +1,6 @@
 """A look at the model's forward passes within a training step: the losses of its samples, and their weights."""
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -8,7 +9,10 @@ import torch
 
 from prunedata.errors import LossError
 
-__all__ = ["ForwardWatch"]
+__all__ = ["ForwardWatch", "compute_loss_owner", "may_be_asked"]
+
+STOCK = (("transformers", "Trainer"), ("trl", "SFTTrainer"))
+"""Whose ``compute_loss`` trains on one forward pass of the model."""
 
 
 class ForwardWatch:
@@ -21,11 +25,11 @@ class ForwardWatch:
     losses_of : callable
         ``losses_of(outputs, inputs)`` returns one loss for each sample, shape (n,), and over how many labels each is
         the mean, shape (n,), or None where that is not known.
+    logits_of : callable
+        ``logits_of(outputs, inputs)`` returns what the model says of each sample, or None.
     waits : bool
         Whether there may be several passes, of which :meth:`choose` takes one. Else the losses are taken at once,
         before the trainer multiplies the model's own loss in place.
-    logits_of : callable
-        ``logits_of(outputs, inputs)`` returns what the model says of each sample, or None.
 
     Attributes
     ----------
@@ -42,9 +46,9 @@ class ForwardWatch:
     def __init__(
         self,
         losses_of: Callable[[Any, Any], tuple[torch.Tensor, torch.Tensor | None]],
+        logits_of: Callable[[Any, Any], torch.Tensor | None],
         *,
-        waits: bool = False,
-        logits_of: Callable[[Any, Any], torch.Tensor | None] = lambda outputs, inputs: None,
+        waits: bool,
     ) -> None:
         self._losses_of, self._logits_of = losses_of, logits_of
         self._waits = waits
@@ -120,6 +124,20 @@ class ForwardWatch:
             self.losses, self.counts = losses.detach(), counts
         self.logits = self._logits_of(outputs, inputs)
 
+    def losses_for(self, samples: int) -> torch.Tensor:
+        """Return the losses of the pass, which are to be those of so many samples."""
+        if self.losses is None:
+            raise LossError(
+                "Expected compute_loss to call the model in its arguments, with gradients. Got none of its outputs: "
+                "call that model, not self.model or a part of it."
+            )
+        if self.losses.shape != (samples,):
+            raise LossError(
+                f"Expected sample_losses to return one loss for each of {samples} samples, shape ({samples},). Got "
+                f"shape {tuple(self.losses.shape)}."
+            )
+        return self.losses
+
     def weigh(self, loss: torch.Tensor) -> torch.Tensor:
         """Return the loss that is trained on with each sample's part of it times its weight."""
         if self._weights is None or self._sums is None:
@@ -128,3 +146,21 @@ class ForwardWatch:
         total = self._sums.detach().sum()
         part = torch.where(total == 0, 0, loss.detach() / total)
         return loss + ((self._weights.to(self._sums.device) - 1) * self._sums).sum() * part
+
+
+def compute_loss_owner(kind: type, ours: type) -> tuple[type, bool]:
+    """Return the class whose ``compute_loss`` a trainer of this kind has beside ours, and if it is stock."""
+    own = next(each for each in kind.__mro__ if each is not ours and "compute_loss" in vars(each))
+    return own, (own.__module__.partition(".")[0], own.__name__) in STOCK
+
+
+def may_be_asked(trainer: Any, ours: type) -> bool:
+    """Whether ``compute_loss`` can be called with ``return_outputs=True`` and does the same as without.
+
+    TRL's own makes another forward pass for it.
+    """
+    kind = type(trainer)
+    if compute_loss_owner(kind, ours)[1] or any(each.__module__.startswith("trl.") for each in kind.__mro__):
+        return False
+    takes = inspect.signature(trainer.compute_loss).parameters
+    return "return_outputs" in takes or any(each.kind is each.VAR_KEYWORD for each in takes.values())
