@@ -4,7 +4,8 @@ The actor has the Pruner. Workers, in actors or tasks of their own, have a :clas
 as any argument. A worker in an actor that dies is noticed when the others run out of batches, and they get what it had.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -145,7 +146,7 @@ class RayDealer:
     @property
     def outstanding(self) -> dict[str | int, int]:
         """How many samples each worker has been dealt and has not reported."""
-        found: dict[str | int, int] = self._call("outstanding")
+        found: dict[str | int, int] = self._call("look", "outstanding")
         return found
 
     @property
@@ -204,25 +205,27 @@ def _this_actor() -> tuple[str, Any] | None:
     return (found, context.current_actor) if found else None
 
 
-Worker = tuple[str | int, str | None]
+Worker = tuple[Hashable, str | None]
 """Its name, and which actor it is; None for a task."""
 
 
-class _Actor:
-    """The dealer in the actor's process."""
+class _Actor(Dealer):
+    """The dealer in the actor's process. :meth:`start` makes it, so that the caller gets its errors as they are."""
+
+    def __init__(self) -> None:
+        self._watched: dict[Hashable, tuple[Any, Any]] = {}
 
     def start(self, make_pruner: Callable[[], Pruner], batch_size: int, **options: Any) -> None:
-        self._dealer = Dealer(make_pruner(), batch_size, **options)
-        self._watched: dict[Worker, tuple[Any, Any]] = {}
+        super().__init__(make_pruner(), batch_size, **options)
 
-    def deal_many(self, name: str | int, most: int, caller: tuple[str, Any] | None) -> list[Deal] | Wait | None:
+    def deal_many(self, worker: Hashable, most: int, caller: tuple[str, Any] | None = None) -> list[Deal] | Wait | None:
         # An actor that was started in the place of one that died may have its name.
-        worker = name, caller and caller[0]
-        answer = self._dealer.deal_many(worker, most)
+        name, worker = worker, (worker, caller and caller[0])
+        answer = super().deal_many(worker, most)
         if caller is not None and worker not in self._watched:
             self._watched[worker] = caller[1], caller[1].__ray_ready__.remote()
         if isinstance(answer, Wait) and self._take_back_from_the_dead():
-            answer = self._dealer.deal_many(worker, most)
+            answer = super().deal_many(worker, most)
         if answer is None:
             self._watched.pop(worker, None)  # a handle would keep its actor alive
         return [replace(deal, worker=name) for deal in answer] if isinstance(answer, list) else answer
@@ -230,7 +233,7 @@ class _Actor:
     def _take_back_from_the_dead(self) -> int:
         """Take back the batches of actors that died; return the number of samples."""
         samples = 0
-        for worker in [worker for worker in self._out() if worker in self._watched]:
+        for worker in [worker for worker in self._of_each() if worker in self._watched]:
             actor, ready = self._watched[worker]
             # This call waits in the actor behind what runs there, and fails when the actor dies.
             if not ray.wait([ready], timeout=0)[0]:
@@ -240,41 +243,29 @@ class _Actor:
                 self._watched[worker] = actor, actor.__ray_ready__.remote()
             except RayActorError:
                 del self._watched[worker]
-                samples += self._dealer.lost(worker)
+                samples += super().lost(worker)
         return samples
 
-    def lost(self, name: str | int) -> int:
-        return sum([self._dealer.lost(worker) for worker in self._out() if worker[0] == name])
+    def lost(self, worker: Hashable) -> int:
+        samples = 0
+        for owner in self._of_each():
+            if owner[0] == worker:
+                samples += super().lost(owner)
+        return samples
 
-    def outstanding(self) -> dict[str | int, int]:
-        found: dict[str | int, int] = {}
-        for (name, _), samples in self._out().items():
-            found[name] = found.get(name, 0) + samples
-        return found
+    @property
+    def outstanding(self) -> dict[Hashable, int]:
+        found: Counter[Hashable] = Counter()
+        for (name, _), samples in self._of_each().items():
+            found[name] += samples
+        return dict(found)
 
-    def _out(self) -> dict[Worker, int]:
-        return cast(dict[Worker, int], self._dealer.outstanding)
-
-    def observe_many(self, reports: list[tuple[Deal | str, Any]], **versions: Any) -> list[Receipt]:
-        return self._dealer.observe_many(reports, **versions)
-
-    def skip(self, deal: Deal | str) -> Receipt:
-        return self._dealer.skip(deal)
-
-    def end_epoch(self) -> None:
-        self._dealer.end_epoch()
-
-    def commit(self) -> None:
-        self._dealer.commit()
-
-    def state_dict(self) -> dict[str, Any]:
-        return self._dealer.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._dealer.load_state_dict(state)
+    def _of_each(self) -> dict[Worker, int]:
+        """How many samples each actor or task has that was not reported."""
+        return cast(dict[Worker, int], super().outstanding)
 
     def look(self, name: str) -> Any:
-        return getattr(self._dealer, name)
+        return getattr(self, name)
 
     def ask(self, question: Callable[[Pruner], Any]) -> Any:
-        return question(self._dealer.pruner)
+        return question(self.pruner)

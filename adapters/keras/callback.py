@@ -5,9 +5,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from prunedata.adapters.keras.fit import replicas_of
 from prunedata.adapters.keras.recorders import recorder_for
-from prunedata.adapters.tensorflow.gate import Gate
-from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
+from prunedata.adapters.tensorflow.dataset import Gate
+from prunedata.errors import PrunedataError, SkippedSamples
 from prunedata.findings.monitor import Mode, is_lower_better, monitored
 from prunedata.run.pruner import Pruner
 
@@ -47,11 +48,7 @@ class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
 
     def lacks_only_its_end(self) -> bool:
         """Whether an epoch is open of which nothing is left to train on. The epoch goes on."""
-        try:
-            _ = self.pruner.current
-        except NotInEpoch:
-            return False
-        return int(self.pruner.begin_epoch().remaining.sum()) < (self.batch or 1)
+        return self.pruner.is_open and int(self.pruner.begin_epoch().remaining.sum()) < (self.batch or 1)
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Check that the model records."""
@@ -59,7 +56,7 @@ class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
             raise PrunedataError(
                 f"Expected a model with PruneMixin: class Model(PruneMixin, keras.Model). Got {type(self.model)}."
             )
-        if tf.distribute.get_strategy().num_replicas_in_sync > 1 or _replicas(self.model) > 1:
+        if tf.distribute.get_strategy().num_replicas_in_sync > 1 or replicas_of(self.model) > 1:
             raise PrunedataError(
                 "Expected one replica. Got several, which do not collect the losses of the whole batch: remove "
                 "TensorFlow's strategy, or train on several devices with PyTorch."
@@ -110,8 +107,3 @@ class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
         if self._training and self.recorder.count >= self._expected:
             self._gate.delivery.end()
         self._training = False
-
-
-def _replicas(model: Any) -> int:
-    strategy = getattr(model, "distribute_strategy", None)
-    return 1 if strategy is None else int(strategy.num_replicas_in_sync)

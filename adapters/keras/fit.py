@@ -1,7 +1,7 @@
 """Keep ``fit`` from freezing the length of a wrapped dataset, warning about it, or training on ids."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,7 @@ from prunedata.adapters.tensorflow.checks import stages
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
-__all__ = ["check_call", "check_other", "end_epoch", "sized", "without_ids", "without_warning"]
+__all__ = ["check_call", "check_other", "end_epoch", "replicas_of", "sized", "without_ids", "without_warning"]
 
 
 def check_call(x: Any, arguments: dict[str, Any], pruner: Pruner | None) -> None:
@@ -134,15 +134,22 @@ def end_epoch(model: Any, number: int, arguments: dict[str, Any]) -> None:
     callbacks.on_train_end(logs)
 
 
-def without_ids(batches: Any, spec: Any) -> Iterator[tuple[int, int, list[Any]]]:
-    """Yield the batches without their ids, for Keras; of a pass without batches, one with the shapes of the data.
+def without_ids(
+    batches: Any, split: Callable[[Any], tuple[Any, Any]], spec: Any = None
+) -> Iterator[tuple[int, int, list[Any]]]:
+    """Yield the batches without their ids, for Keras; then with a ``spec`` one with the shapes of the data.
 
     A pass has no batches if the resumed epoch was already observed to its end.
     """
     for first, last, data in batches:
-        yield first, last, [samples for _, samples in data]
-    symbols = keras.tree.map_structure(lambda part: keras.KerasTensor(part.shape, part.dtype.name), spec)
-    yield 0, 0, [symbols]
+        yield first, last, [split(batch)[1] for batch in data]
+    if spec is not None:
+        yield 0, 0, [keras.tree.map_structure(lambda part: keras.KerasTensor(part.shape, part.dtype.name), spec)]
+
+
+def replicas_of(model: Any) -> int:
+    """Return how many replicas of a model train, by TensorFlow's strategy."""
+    return int(getattr(getattr(model, "distribute_strategy", None), "num_replicas_in_sync", 1))
 
 
 @contextmanager

@@ -69,7 +69,7 @@ class PruneMixin:
         plain: Any = super()
         spec, self._prune_spec = self._prune_spec, None
         if spec is not None:
-            iterator = without_ids(iterator, spec)
+            iterator = without_ids(iterator, self._prune_split, spec)
         plain._symbolic_build(iterator, data_batch)
 
     def evaluate(self, x: Any = None, *args: Any, **options: Any) -> Any:
@@ -92,12 +92,18 @@ class PruneMixin:
         plain: Any = super()
         if self._prune_recorder is None:
             return plain.train_step(*arguments)
-        *state, (ids, data) = arguments
-        self._prune_recorder.waiting = ids
+        *state, batch = arguments
+        self._prune_recorder.waiting, data = self._prune_split(batch)
         try:
             return plain.train_step(*state, data)
         finally:
             self._prune_recorder.waiting = None
+
+    @staticmethod
+    def _prune_split(batch: Any) -> tuple[Any, Any]:
+        """Return the ids of a batch, and what the model gets."""
+        ids, data = batch
+        return ids, data
 
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
@@ -107,11 +113,16 @@ class PruneMixin:
         recorder = self._prune_recorder
         if not training or recorder is None or recorder.waiting is None:
             return plain.compute_loss(x, y, y_pred, sample_weight, training)
-        ids, recorder.waiting = recorder.waiting, None
+        ids = recorder.waiting
         with weighed(self, recorder.weights_of(ids)):
             loss = plain.compute_loss(x, y, y_pred, sample_weight, training)
-        self.observe(sample_losses(self, y, y_pred, sample_weight), ids, logits_of(self, y_pred))
+        self._prune_record(ids, y, y_pred, sample_weight)
         return loss
+
+    def _prune_record(self, ids: Any, y: Any, y_pred: Any, sample_weight: Any) -> None:
+        """Record the losses of a batch that is trained on, once."""
+        self._prune_recorder.waiting = None
+        self.observe(sample_losses(self, y, y_pred, sample_weight), ids, logits_of(self, y_pred))
 
     def observe(self, losses: Any, ids: Any, logits: Any = None) -> None:
         """Record one loss for each sample, for a ``train_step`` or ``compute_loss`` that computes its own.

@@ -7,38 +7,23 @@ import jax
 import numpy as np
 from jax.experimental import io_callback
 
-from prunedata.adapters.keras.recorders import two_likeliest, weights_in
+from prunedata.adapters.keras.recorders import Recorder, two_likeliest, weights_in
 from prunedata.counting import guess
 from prunedata.counting.batches import NO_NUMBER, NOTHING
 from prunedata.errors import LossError
-from prunedata.run.adapter import Adapter
-from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 from prunedata.types import Array, SomeIds
 
 __all__ = ["JaxRecorder"]
 
 
-class JaxRecorder(Adapter):
-    """The same as ``on_tensorflow.GraphRecorder``, for JAX.
-
-    Nothing may be raised within a callback, where JAX would wrap it: what came is looked at when it is handed over.
-    """
-
-    key = "keras"
-    by_weight = True
+class JaxRecorder(Recorder):
+    """Nothing may be raised within a callback, where JAX would wrap it: what came is checked when it is handed over."""
 
     def __init__(self, pruner: Pruner) -> None:
-        self.waiting: Any = None
-        self._drained = 0
+        super().__init__(pruner)
         self._came: list[tuple[SomeIds, Array, Array]] = []
         self._classes = 0
-        self._pruner = pruner
-        self._epoch: Epoch | None = None
-
-    def begin_epoch(self, epoch: Epoch) -> None:
-        """Begin an epoch, or go on with it."""
-        self._drained, self._epoch = 0, epoch
 
     def forget(self) -> None:
         """Drop the losses that are not recorded yet."""
@@ -46,7 +31,7 @@ class JaxRecorder(Adapter):
         self._came.clear()
 
     def weights_of(self, ids: Any) -> Any:
-        """Return the weights of a batch's losses and which samples count, shape (n,) each; None if all are equal."""
+        """Return what the losses of a batch weigh."""
         if not self._pruner.is_weighed:
             return None
         shape = jax.ShapeDtypeStruct((2, *ids.shape), np.float32)
@@ -75,7 +60,7 @@ class JaxRecorder(Adapter):
 
     def add_many(self, ids: Any, losses: Any, logits: Any, sizes: Sequence[int]) -> None:
         """Observe batches of so many samples each, outside of a step."""
-        self._drained += len(ids)
+        self._handed_over += len(ids)
         guesses, classes = (None, None) if logits is None else guess.two_likeliest(logits)
         if guesses is not None:
             guesses[guesses == NO_NUMBER] = NOTHING
@@ -90,7 +75,7 @@ class JaxRecorder(Adapter):
     def count(self) -> int:
         """Losses since the epoch was begun."""
         jax.effects_barrier()  # steps run behind Python
-        return self._drained + sum(ids.size for ids, *_ in self._came)
+        return self._handed_over + sum(ids.size for ids, *_ in self._came)
 
     def held_back(self) -> list[tuple[Any, ...]]:
         """Hand over everything, as it came."""
@@ -99,7 +84,7 @@ class JaxRecorder(Adapter):
         if not came:
             return []
         ids, losses, said = (np.concatenate(parts) for parts in zip(*came, strict=True))
-        self._drained += ids.size
+        self._handed_over += ids.size
         sizes = np.array([batch.size for batch, *_ in came])
         if not self._classes:
             return [(ids, losses, sizes)]

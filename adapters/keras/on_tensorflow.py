@@ -7,28 +7,24 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from prunedata.adapters.keras.recorders import two_likeliest, weights_in
+from prunedata.adapters.keras.recorders import Recorder, two_likeliest, weights_in
 from prunedata.counting.batches import NOTHING
 from prunedata.counting.counts import Tally
 from prunedata.errors import LossError
-from prunedata.run.adapter import Adapter
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 
 __all__ = ["GraphRecorder"]
 
 
-class GraphRecorder(Adapter):
+class GraphRecorder(Recorder):
     """The losses of an epoch in the order in which they came.
 
     No step calls Python, so that it may be compiled by XLA, and several may run in one call.
     """
 
-    key = "keras"
-    by_weight = True
-
     def __init__(self, pruner: Pruner) -> None:
-        self.waiting: Any = None  # the ids of the batch that is trained on
+        super().__init__(pruner)
         self._room = pruner.samples
         dtype = tf.float64 if keras.config.floatx() == "float64" else tf.float32
 
@@ -38,18 +34,16 @@ class GraphRecorder(Adapter):
 
         self._ids, self._losses, self._batches = room(tf.int64), room(dtype), room(tf.int64)
         self._said: Any = None  # what logits say, once some came
-        self._classes, self._pruner = 0, pruner
+        self._classes = 0
         self._fill, self._batch = (tf.Variable(0, dtype=tf.int64, trainable=False) for _ in range(2))
         if pruner.is_weighed:
             self._weights, self._counting = (tf.Variable(tf.ones(pruner.samples), trainable=False) for _ in range(2))
             self._applied = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self._is_weighed = pruner.is_weighed
-        self._drained = 0
 
     def begin_epoch(self, epoch: Epoch) -> None:
         """Begin an epoch, or go on with it."""
-        self._drained = 0
-        if self._is_weighed:
+        super().begin_epoch(epoch)
+        if self._pruner.is_weighed:
             weights, counting = weights_in(epoch.detached(), np.arange(epoch.keep.size))
             self._weights.assign(weights)
             self._counting.assign(counting.astype(np.float32))
@@ -57,7 +51,7 @@ class GraphRecorder(Adapter):
 
     def end_epoch(self, epoch: Epoch, tally: Tally) -> None:
         """Return whether the steps of an epoch have applied the weights of its losses."""
-        if self._is_weighed and self._applied.numpy():
+        if self._pruner.is_weighed and self._applied.numpy():
             epoch.apply_weights()
 
     def forget(self) -> None:
@@ -65,8 +59,8 @@ class GraphRecorder(Adapter):
         self._fill.assign(0)
 
     def weights_of(self, ids: Any) -> Any:
-        """Return the weights of a batch's losses and which samples count, shape (n,) each; None if all are equal."""
-        if not self._is_weighed:
+        """Return what the losses of a batch weigh."""
+        if not self._pruner.is_weighed:
             return None
         self._applied.assign(1)
         return tf.gather(self._weights, ids), tf.gather(self._counting, ids) > 0
@@ -97,7 +91,7 @@ class GraphRecorder(Adapter):
     @property
     def count(self) -> int:
         """Losses since the epoch was begun."""
-        return self._drained + int(self._fill.numpy())
+        return self._handed_over + int(self._fill.numpy())
 
     def held_back(self) -> Iterator[tuple[Any, ...]]:
         """Hand over everything, as it came."""
@@ -105,7 +99,7 @@ class GraphRecorder(Adapter):
         if not fill:
             return
         self._fill.assign(0)
-        self._drained += fill
+        self._handed_over += fill
         if fill > self._room:
             raise LossError(
                 f"Expected at most {self._room} losses in an epoch, one for each sample. Got {fill}: "

@@ -5,33 +5,22 @@ from typing import Any
 
 import torch
 
-from prunedata.adapters.keras.recorders import weights_in
-from prunedata.adapters.torch.losses import Block, Recorder, finite
-from prunedata.run.adapter import Adapter
-from prunedata.run.epoch import Epoch
+from prunedata.adapters.keras.recorders import Recorder, weights_in
+from prunedata.adapters.torch import losses as on_device
 from prunedata.run.pruner import Pruner
 
 __all__ = ["TorchRecorder"]
 
 
-class TorchRecorder(Adapter):
-    """The same as ``on_tensorflow.GraphRecorder``, for torch."""
-
-    key = "keras"
-    by_weight = True
+class TorchRecorder(Recorder):
+    """Hands the losses of a step over at once."""
 
     def __init__(self, pruner: Pruner) -> None:
-        self.waiting: Any = None
-        self.count = 0
-        self._losses = Recorder(pruner)
+        super().__init__(pruner)
+        self._losses = on_device.Recorder(pruner)
         self._losses.passes_nan = True
-        self._epoch: Epoch | None = None
 
-    def begin_epoch(self, epoch: Epoch) -> None:
-        """Begin an epoch, or go on with it."""
-        self.count, self._epoch = 0, epoch
-
-    def held_back(self) -> Iterator[Block]:
+    def held_back(self) -> Iterator[on_device.Block]:
         """Hand over the losses that are on a device."""
         return self._losses.held_back()
 
@@ -41,7 +30,7 @@ class TorchRecorder(Adapter):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def weights_of(self, ids: Any) -> Any:
-        """Return the weights of a batch's losses and which samples count, shape (n,) each; None if all are equal."""
+        """Return what the losses of a batch weigh."""
         epoch = self._epoch
         if epoch is None or not epoch.is_weighed:
             return None
@@ -50,13 +39,13 @@ class TorchRecorder(Adapter):
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def add(self, ids: Any, losses: Any, logits: Any = None) -> None:
         """Observe a batch."""
-        self.count += len(ids)
+        self._handed_over += len(ids)
         self._losses.add(ids.cpu().numpy(), losses, logits)
 
     def add_many(self, ids: Any, losses: Any, logits: Any, sizes: Sequence[int]) -> None:
         """Observe batches of so many samples each; where a loss is no number, with the mean of its batch."""
-        self.count += len(ids)
-        self._losses.add(ids.cpu().numpy(), finite(losses, sizes), logits, sizes)
+        self._handed_over += len(ids)
+        self._losses.add(ids.cpu().numpy(), on_device.finite(losses, sizes), logits, sizes)
 
     @staticmethod
     def joined(parts: Sequence[Any]) -> Any:

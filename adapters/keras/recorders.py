@@ -7,11 +7,42 @@ import keras
 from prunedata.counting.batches import NOTHING
 from prunedata.counting.guess import MOST_CLASSES, classes_in
 from prunedata.errors import PrunedataError
+from prunedata.run.adapter import Adapter
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 from prunedata.types import Mask, SomeIds, Weights
 
-__all__ = ["recorder_for", "two_likeliest", "weights_in"]
+__all__ = ["Recorder", "recorder_for", "two_likeliest", "weights_in"]
+
+
+class Recorder(Adapter):
+    """Records the losses of a model's steps, and has what they weigh.
+
+    Its ``weights_of(ids)`` returns the weights of a batch's losses and which samples count, shape (n,) each, or None if
+    all are equal; ``add(ids, losses, logits=None)`` records a batch. Both are called within a step.
+
+    Attributes
+    ----------
+    waiting : tensor of int, shape (n,), or None
+        The ids of the batch that is trained on, until its losses are known.
+    """
+
+    key = "keras"
+    by_weight = True
+
+    def __init__(self, pruner: Pruner) -> None:
+        self.waiting: Any = None
+        self._pruner, self._handed_over = pruner, 0
+        self._epoch: Epoch | None = None
+
+    def begin_epoch(self, epoch: Epoch) -> None:
+        """Begin an epoch, or go on with it."""
+        self._epoch, self._handed_over = epoch, 0
+
+    @property
+    def count(self) -> int:
+        """Losses since the epoch was begun."""
+        return self._handed_over
 
 
 def recorder_for(pruner: Pruner) -> Any:
@@ -36,8 +67,7 @@ def recorder_for(pruner: Pruner) -> Any:
 
 def weights_in(epoch: Epoch, ids: SomeIds) -> tuple[Weights, Mask]:
     """Return the weight of each sample's loss, and whether it counts, both of shape (n,)."""
-    counts = epoch.trained
-    return epoch.loss_weights(ids), counts[ids]
+    return epoch.loss_weights(ids), epoch.trained[ids]
 
 
 def two_likeliest(logits: Any) -> tuple[Any, int]:

@@ -1,6 +1,6 @@
 """Watch ``fit`` of a Keras model in the user's script, for ``prunedata watch``, without changing its weights."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -9,20 +9,19 @@ import numpy as np
 from keras.src.backend import get_keras_mask
 from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
 
-from prunedata.adapters.keras.losses import logits_of, sample_losses, weighed
+from prunedata.adapters.keras.fit import replicas_of, without_ids
+from prunedata.adapters.keras.losses import logits_of, sample_losses
 from prunedata.adapters.keras.model import PruneMixin
 from prunedata.adapters.keras.recorders import recorder_for
+from prunedata.adapters.watched.later import Waiting
 from prunedata.errors import PrunedataError
-from prunedata.run.adapter import Adapter, Delivery
-from prunedata.run.epoch import Epoch
+from prunedata.run.adapter import Delivery
 from prunedata.run.pruner import Pruner
 
 __all__ = ["watch"]
 
 OUTPUTS = "prunedata outputs"
 """Under this name they travel with a step's logs."""
-BATCHES, SMALL = 256, 1 << 18
-"""So many batches, or numbers, wait before losses are computed."""
 SMALL_SAMPLE = 1 << 12
 """The most numbers of a sample that waits."""
 
@@ -40,8 +39,7 @@ def watch(session: Any, model: Any, call: Any) -> Callable[[bool], None]:
             f"{own.__name__} has a compute_loss() of its own, in which nothing weighs less: multiply its losses by "
             "self.factors(ids) in the script, by PruneMixin. Without --leave-out it is watched"
         )
-    replicas = getattr(getattr(model, "distribute_strategy", None), "num_replicas_in_sync", 1)
-    if replicas > 1 or keras.distribution.distribution() is not None:
+    if replicas_of(model) > 1 or keras.distribution.distribution() is not None:
         raise PrunedataError("it trains on several devices: on one, without a distribution, it is watched")
     given = call.bound()
     x, y, weights, held_out = given["x"], given["y"], given["sample_weight"], given["validation_data"]
@@ -53,13 +51,11 @@ def watch(session: Any, model: Any, call: Any) -> Callable[[bool], None]:
     samples, epochs = len(keras.tree.flatten(x)[0]), given["epochs"] - given["initial_epoch"]
     run = session.begin(samples, epochs, dataset=_Arrays(x, y))
     watched = _Fit(session, run.pruner, model)
-    watched.by_metrics = _can_take_along(model)
     callbacks = given["callbacks"]
     if isinstance(callbacks, keras.callbacks.CallbackList):
         callbacks.append(watched)
     else:
-        listed = callbacks if isinstance(callbacks, list | tuple) else [] if callbacks is None else [callbacks]
-        callbacks = [*listed, watched]
+        callbacks = [*keras.tree.flatten(callbacks or []), watched]
     named = {"__module__": own.__module__, "__qualname__": own.__qualname__, "__doc__": own.__doc__}
     model.__class__ = type(own.__name__, (_WatchedModel, own), named)
     model._prune_recorder, model._prune_fit, model.train_function = watched.recorder, watched, None
@@ -78,28 +74,16 @@ def watch(session: Any, model: Any, call: Any) -> Callable[[bool], None]:
     return end
 
 
-class _Given(Adapter):
-    """Says how many samples ``fit`` gave in the open epoch."""
-
-    by_weight = True
-
-    def begin_epoch(self, epoch: Epoch) -> None:
-        self.delivery = Delivery(epoch.number)
-
-
 class _Fit(keras.callbacks.Callback):  # type: ignore[misc]
     """Opens and ends the run's epochs with those of ``fit``; where that fails it watches no longer."""
-
-    by_metrics = False
-    """Whether a step ends with ``compute_metrics()``, whose result may take outputs along, so that losses can wait."""
 
     def __init__(self, session: Any, pruner: Pruner, model: Any) -> None:
         super().__init__()
         self._compiled = model  # self.model would give it back all of its state, on JAX
+        self.by_metrics = _can_take_along(model)
         self._session, self._pruner, self._stopped = session, pruner, False
-        self.recorder, self._given = pruner.attach(recorder_for(pruner)), pruner.attach(_Given())
-        self._batches: list[tuple[Any, Any, Any]] = []
-        self._numbers, self._of_sample = 0, list[Any]()
+        self.recorder = pruner.attach(recorder_for(pruner))
+        self._later = Waiting(self._record)
 
     def _losses_of(self, y: Any, y_pred: Any) -> tuple[Any, Any]:
         return sample_losses(self._compiled, y, y_pred, None), logits_of(self._compiled, y_pred)
@@ -111,7 +95,7 @@ class _Fit(keras.callbacks.Callback):  # type: ignore[misc]
     def take_along(self, logs: Any, ids: Any, y: Any, y_pred: Any) -> Any:
         """Return what a step returns, and with it what the losses of its batch are made of; or record them at once."""
         if isinstance(logs, dict) and all(map(_is_small, (y, y_pred))) and get_keras_mask(y_pred) is None:
-            return {**logs, OUTPUTS: (ids, y, keras.ops.stop_gradient(y_pred))}
+            return {**logs, OUTPUTS: (ids, (y, keras.ops.stop_gradient(y_pred)))}
         self.observe(ids, y, y_pred)
         return logs
 
@@ -121,24 +105,23 @@ class _Fit(keras.callbacks.Callback):  # type: ignore[misc]
         if outputs is None or self._stopped:
             return
         try:
-            of_sample = [each.shape[1:] for each in outputs]
-            if of_sample != self._of_sample:
-                self._flush()
-            self._of_sample = of_sample
-            self._batches.append(outputs)
-            self._numbers += len(outputs[0]) * sum(map(prod, of_sample))
-            if len(self._batches) >= BATCHES or self._numbers > SMALL:
-                self._flush()
+            ids, parts = outputs
+            self._later.add(ids, parts, self._losses_of)
         except Exception as error:
             self.stop(error)
 
-    def _flush(self) -> None:
-        """Compute and record the losses that wait, many together."""
-        batches, self._batches, self._numbers = self._batches, [], 0
-        if batches:
-            ids, y, y_pred = map(self.recorder.joined, zip(*batches, strict=True))
-            sizes = [len(ids) for ids, *_ in batches]
-            self.recorder.add_many(ids, *self._losses_of(y, y_pred), sizes)
+    def _record(self, ids: Any, parts: Any, losses_of: Any, sizes: list[int]) -> None:
+        """Record the losses of batches that have waited."""
+        joined = self.recorder.joined
+        self.recorder.add_many(joined(ids), *losses_of(*map(joined, parts)), sizes)
+
+    def guarded(self, do: Callable[..., object], *given: Any) -> None:
+        """Call a function, and stop if it raises."""
+        if not self._stopped:
+            try:
+                do(*given)
+            except Exception as error:
+                self.stop(error)
 
     def stop(self, error: Exception) -> None:
         """Watch no longer. A run that leaves out raises the error: it would go on with the weights of this epoch."""
@@ -150,11 +133,10 @@ class _Fit(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Open an epoch."""
-        if not self._stopped:
-            try:
-                self._pruner.begin_epoch()
-            except Exception as error:
-                self.stop(error)
+        self.guarded(self._begin)
+
+    def _begin(self) -> None:
+        self.recorder.delivery = Delivery(self._pruner.begin_epoch().number)
 
     def on_test_begin(self, logs: Any = None) -> None:
         """Stop the clock: validation is no training."""
@@ -166,21 +148,20 @@ class _Fit(keras.callbacks.Callback):  # type: ignore[misc]
 
     def close(self) -> None:
         """End the open epoch with the losses that were recorded."""
-        if self._stopped or not self._pruner.is_open:
-            return
-        self._end_delivery()
-        try:
-            self._flush()
-            count = self.recorder.count
-            if not count:
-                raise PrunedataError("no compute_loss() was called in train_step(), so that nothing is known")
-            self._pruner.skip(max(0, self._pruner.samples - count))
-            self._pruner.end_epoch()
-        except Exception as error:
-            self.stop(error)
+        if self._pruner.is_open:
+            self._end_delivery()
+            self.guarded(self._end)
+
+    def _end(self) -> None:
+        self._later.flush()
+        count = self.recorder.count
+        if not count:
+            raise PrunedataError("no compute_loss() was called in train_step(), so that nothing is known")
+        self._pruner.skip(max(0, self._pruner.samples - count))
+        self._pruner.end_epoch()
 
     def _end_delivery(self) -> None:
-        delivery = self._given.delivery
+        delivery = self.recorder.delivery
         if delivery is not None and delivery.ended is None:
             delivery.end()
 
@@ -192,38 +173,22 @@ class _WatchedModel(PruneMixin):
 
     def _symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
         plain: Any = super(PruneMixin, self)
-        plain._symbolic_build(None if iterator is None else _without_ids(iterator), data_batch)
+        plain._symbolic_build(None if iterator is None else without_ids(iterator, self._prune_split), data_batch)
 
-    def train_step(self, *arguments: Any) -> Any:
-        """As the model's, without the ids."""
-        plain: Any = super(PruneMixin, self)
-        *state, ((ids, x), *others) = arguments
-        self._prune_recorder.waiting = ids
-        try:
-            return plain.train_step(*state, (x, *others))
-        finally:
-            self._prune_recorder.waiting = None
+    @staticmethod
+    def _prune_split(batch: Any) -> tuple[Any, Any]:
+        (ids, x), *others = batch
+        return ids, (x, *others)
 
-    def compute_loss(
-        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
-    ) -> Any:
-        """As the model's; in training by what samples weigh."""
-        plain: Any = super(PruneMixin, self)
-        ids = self._prune_recorder.waiting
-        trained = training and ids is not None
-        with weighed(self, self._prune_recorder.weights_of(ids) if trained else None):
-            loss = plain.compute_loss(x, y, y_pred, sample_weight, training)
-        if trained and not self._prune_fit.by_metrics:
+    def _prune_record(self, ids: Any, y: Any, y_pred: Any, sample_weight: Any) -> None:
+        """Record the losses of a batch without what its samples weigh, unless outputs are taken along."""
+        if not self._prune_fit.by_metrics:
             self._prune_recorder.waiting = None
-            try:
-                self._prune_fit.observe(ids, y, y_pred)
-            except Exception as error:
-                self._prune_fit.stop(error)
-        return loss
+            self._prune_fit.guarded(self._prune_fit.observe, ids, y, y_pred)
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """As the model's; in training with what the losses of the samples are made of."""
-        plain: Any = super(PruneMixin, self)
+        plain: Any = super()
         logs = plain.compute_metrics(x, y, y_pred, sample_weight)
         ids, self._prune_recorder.waiting = self._prune_recorder.waiting, None
         if ids is None or not self._prune_fit.by_metrics:
@@ -236,7 +201,7 @@ class _WatchedModel(PruneMixin):
 
     def make_train_function(self, force: bool = False) -> None:
         """As the model's; what a step took along stays here."""
-        plain: Any = super(PruneMixin, self)
+        plain: Any = super()
         before = self.train_function
         plain.make_train_function(force)
         own, fit = self.train_function, self._prune_fit
@@ -268,11 +233,6 @@ def _is_of_keras(given: Any) -> bool:
 def _is_small(values: Any) -> bool:
     shape = getattr(values, "shape", ())
     return len(shape) > 0 and None not in shape[1:] and prod(shape[1:]) <= SMALL_SAMPLE
-
-
-def _without_ids(batches: Any) -> Iterator[tuple[Any, Any, Any]]:
-    for first, last, data in batches:
-        yield first, last, [(x, *others) for (_, x), *others in data]
 
 
 class _Arrays:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from prunedata.adapters.watched.later import SMALL, Waiting
 from prunedata.counting.batches import NO_NUMBER, NOTHING, shape_hint
 from prunedata.counting.guess import MOST_CLASSES, classes_in
 from prunedata.errors import LossError
@@ -17,8 +18,6 @@ __all__ = ["SMALL", "Block", "DeviceBuffer", "Later", "Recorder", "finite", "fit
 
 Block = tuple[Any, ...]
 """Ids and losses, batch after batch, the sizes of the batches, and if logits came what these say."""
-SMALL = 1 << 18
-"""Numbers that may wait: of a batch, and of all batches together where no step is in its middle."""
 
 
 def fits(ids: SomeIds, losses: Any) -> bool:
@@ -246,7 +245,7 @@ class DeviceBuffer:
         self._ids, self._copied_ids, self._fill = [], [], 0
 
 
-class Later:
+class Later(Waiting):
     """Compute the losses of many batches of a watched training together, so that a step only copies its logits.
 
     Parameters
@@ -256,60 +255,10 @@ class Later:
         (n, classes) or None, and the number of samples of each batch.
     """
 
-    batches = 256
-    """The most batches that wait, beside those of a step that has not ended."""
-
     def __init__(self, record: Callable[[SomeIds, torch.Tensor, Any, list[int]], None]) -> None:
-        self._record = record
-        self.forget()
+        def compute(ids: list[SomeIds], parts: Iterable[Any], losses_of: Callable[..., Any], sizes: list[int]) -> None:
+            with torch.no_grad():
+                losses, logits = losses_of(*map(torch.cat, parts))
+                record(np.concatenate(ids), finite(losses, sizes), logits, sizes)
 
-    def forget(self) -> None:
-        """Drop the waiting batches."""
-        self._ids: list[SomeIds] = []
-        self._parts: list[tuple[torch.Tensor, ...]] = []
-        self._sizes: list[int] = []
-        self._alike: Any = None
-        self._room, self._open = SMALL, False
-
-    def add(
-        self, ids: SomeIds, parts: tuple[torch.Tensor, ...], losses_of: Callable[..., Any], *, ends: bool = True
-    ) -> None:
-        """Add a batch, without computing or waiting for a device.
-
-        Parameters
-        ----------
-        ids : ndarray of int64, shape (n,)
-        parts : tuple of Tensor, each of shape (n, ...)
-            Neither they nor the ids may be changed afterwards.
-        losses_of : callable
-            ``losses_of(*parts)`` returns losses and logits of several batches. Batches with equal ones wait together.
-        ends : bool
-            Whether the step ends with it: all parts of a step are one batch.
-        """
-        alike = losses_of, *[(part.shape[1:], part.dtype, part.device) for part in parts]
-        full = len(self._ids) >= self.batches or self._room < 0
-        if alike != self._alike or (full and not self._open):
-            self.flush()
-            self._alike = alike
-        self._ids.append(ids)
-        self._parts.append(parts)
-        self._room -= sum([part.numel() for part in parts])
-        if self._open:
-            self._sizes[-1] += len(ids)
-        else:
-            self._sizes.append(len(ids))
-        self._open = not ends
-
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    def flush(self) -> None:
-        """Compute and record the losses of the waiting batches."""
-        if not self._ids:
-            return
-        ids, sizes, losses_of = np.concatenate(self._ids), self._sizes, self._alike[0]
-        parts = [torch.cat(each) for each in zip(*self._parts, strict=True)]
-        self.forget()
-        with torch.no_grad():
-            losses, logits = losses_of(*parts)
-            self._record(ids, finite(losses, sizes), logits, sizes)
+        super().__init__(compute, lambda parts: [(part.shape[1:], part.dtype, part.device) for part in parts])

@@ -187,12 +187,9 @@ TABLE: dict[str, dict[str, Cell]] = {
     "[Keras](tensorflow.md#keras)": {
         "untouched": tried("keras/test_untouched.py::test_a_fit"),
         "leave out": tried("keras/test_fit.py::test_a_fit_is_the_run_that_a_loop_by_hand_is"),
-        "by weight": tried("keras/test_by_weight.py::test_a_fit_is_the_run_that_a_loop_by_hand_is"),
+        "by weight": tried("keras/test_fit.py::test_a_fit_is_the_run_that_a_loop_by_hand_is"),
         "ranks": tried("keras/test_refused.py::test_several_devices_are_refused", says="refused"),
-        "within an epoch": tried(
-            "keras/test_fit.py::test_a_run_goes_on_in_the_middle_of_an_epoch",
-            "keras/test_by_weight.py::test_a_run_goes_on_in_the_middle_of_an_epoch",
-        ),
+        "within an epoch": tried("keras/test_fit.py::test_a_run_goes_on_in_the_middle_of_an_epoch"),
         "validation figure": tried(
             "keras/test_fit.py::test_the_monitored_figure_is_handed_over_in_each_epoch_that_is_validated",
             says="`monitor`",

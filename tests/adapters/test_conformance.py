@@ -98,29 +98,8 @@ def test_the_kit_finds_ids_that_real_workers_count():
         CLAUSES["ids"](Case(make, SAMPLES, (2,)))
 
 
-PAIRS = [
-    pytest.param(
-        name, workers, marks=[pytest.mark.slow] * bool(workers)
-    )  # workers keep the contract, in every framework
-    for name, framework in FRAMEWORKS.items()
-    for workers in framework.workers
-]
-
-
 def start():
     return Pruner(SAMPLES, Schedule(7, window=4, start=1, block=3, pruned_per_block=2), prune=0.4, seed=11)
-
-
-def by_hand(name, workers, pruner, folder):
-    """Train by a loop that observes each epoch at once, so that batches of other ids have the same mean."""
-    framework = framework_of(name, folder)
-    loader = framework.make(pruner, workers, BATCH)
-    for epoch in pruner.epochs():
-        batches = list(loader)
-        ids = np.concatenate([np.asarray(ids) for ids, _ in batches])
-        numbers = np.concatenate([framework.read(batch) for _, batch in batches])
-        pruner.observe(losses_of(numbers, epoch.number), ids)
-        yield epoch, numbers
 
 
 def by_torch(pruner):
@@ -195,13 +174,10 @@ def by_the_core():
     return story(passes(), pruner)
 
 
-@pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # two workers on one core
-@pytest.mark.filterwarnings("ignore:The 'train_dataloader' does not have many workers")  # Lightning's
-@pytest.mark.parametrize(("name", "workers"), [*PAIRS, *((name, 0) for name in OTHER_LOOPS)])
-def test_one_run_whatever_the_framework(name, workers, tmp_path):
+@pytest.mark.parametrize("name", OTHER_LOOPS)
+def test_one_run_whatever_the_loop(name):
     pruner = start()
-    passes = OTHER_LOOPS[name](pruner) if name in OTHER_LOOPS else by_hand(name, workers, pruner, tmp_path)
-    assert story(passes, pruner) == by_the_core()
+    assert story(OTHER_LOOPS[name](pruner), pruner) == by_the_core()
 
 
 def test_the_run_that_all_are_compared_with_prunes_and_changes():

@@ -49,8 +49,6 @@ def of_webdataset(pruner, size, drop, *, index):
 
 LOOPS = {"core": plain_core, "iterable": of_iterable, "Grain": of_grain, "WebDataset": of_webdataset, "dealer": None}
 OVER_LOADERS = [name for name, make in LOOPS.items() if make is not None]
-DROPS = ["Grain"]
-"""Those that leave out what is no full batch."""
 
 
 @pytest.fixture(params=LOOPS)
@@ -74,9 +72,8 @@ def test_nothing_is_learnt_in_any_mode(loop, mode):
     assert_learns_no_more(*loop, RUNS["held out and left out by weight"], **MODES[mode])
 
 
-@pytest.mark.parametrize("name", DROPS)
-def test_nothing_is_learnt_without_a_remainder(name):
-    assert_learns_no_more(train, LOOPS[name], RUNS["held out and left out by weight"], drop=True)
+def test_nothing_is_learnt_without_a_remainder():
+    assert_learns_no_more(train, of_grain, RUNS["held out and left out by weight"], drop=True)
 
 
 @pytest.mark.parametrize("run", ["held out", "left out by weight", "weighed"])
@@ -91,6 +88,5 @@ def test_no_figure_is_lost_between_a_last_batch_and_it(name, stopped, index):
     assert_figures_are_not_lost(partial(make, index=index) if make is of_webdataset else make, stopped)
 
 
-@pytest.mark.parametrize("name", DROPS)
-def test_no_figure_is_lost_where_a_remainder_is_dropped(name):
-    assert_figures_are_not_lost(LOOPS[name], 6, drop=True)
+def test_no_figure_is_lost_where_a_remainder_is_dropped():
+    assert_figures_are_not_lost(of_grain, 6, drop=True)

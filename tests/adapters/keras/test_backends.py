@@ -14,24 +14,16 @@ from tests.adapters.helpers.tensorflow import make_pruner
 from tests.common.programs import ROOT
 
 BY_HAND, OWN = "a_fit_is_the_run_that_a_loop_by_hand_is", "steps_and_losses_of_ones_own"
+KINDS = ["plain", "own weights", "weights of a policy", "by weight", "by weights of a policy"]
 BOTH = [
-    "sample_weights_are_honoured",
+    *(f"{BY_HAND}[{kind}]" for kind in KINDS),
     "what_samples_look_like_is_kept_by_itself[False]",
-    "the_weights_of_a_policy_are_honoured[none]",
-    "a_run_goes_on_in_the_middle_of_an_epoch[restored]",
+    "a_run_goes_on_in_the_middle_of_an_epoch[left out]",
+    "a_step_of_ones_own_is_warned_unless_it_asks_for_factors",
     f"{OWN}[Own]",
     f"{OWN}[Halved]",
 ]
-# Keras makes one step at a time on torch, and takes long over each if JAX compiles nothing.
-FIT = {
-    "torch": [f"{BY_HAND}[{{'jit_compile': False}}]", *BOTH],
-    "jax": [f"{BY_HAND}[{{'jit_compile': True}}]", "a_remainder_that_the_user_drops_is_skipped[4]", *BOTH],
-}
-ASKS = "a_step_of_ones_own_is_warned_unless_it_asks_for_factors"
-BY_WEIGHT = {
-    "torch": [f"{BY_HAND}[plain-{{'jit_compile': False}}]", ASKS, f"{BY_HAND}[weighs-{{'jit_compile': False}}]"],
-    "jax": [f"{BY_HAND}[plain-{{'jit_compile': True}}]", ASKS, f"{BY_HAND}[weighs-{{'jit_compile': True}}]"],
-}
+FIT = {"torch": BOTH, "jax": [*BOTH, "a_remainder_that_the_user_drops_is_skipped[4]"]}
 POISON = {
     "torch": [
         *(f"of_what_does_not_count[{run}]" for run in ("held out", "left out for good", "weighed and held out")),
@@ -64,7 +56,6 @@ def test_without_keras_the_extra_is_named():
 def test_keras_over_another_backend(backend, most):
     """Run tests of ``fit`` in a process of their own, as the backend is chosen once, and imports take the longest."""
     fit = [f"test_fit.py::test_{name}" for name in FIT[backend][:most]]
-    fit += [f"test_by_weight.py::test_{name}" for name in BY_WEIGHT[backend][:most]]
     fit += [f"test_poison.py::test_nothing_is_learnt_{name}" for name in POISON[backend][:most]]
     fit += [f"test_figures.py::test_a_run_that_was_stopped_is_as_one_that_was_not[6-{name}]" for name in FIGURES[:most]]
     fit += [f"test_untouched.py::test_a_fit[{name}]" for name in UNTOUCHED[backend][:most]]

@@ -8,10 +8,10 @@ import pytest
 import tensorflow as tf
 
 from prunedata import Pruner, Schedule
-from prunedata.adapters.keras import PruneCallback, PruneMixin
+from prunedata.adapters.keras import PruneCallback
 from prunedata.errors import PrunedataError
 from prunedata.findings.monitor import is_lower_better
-from tests.adapters.helpers.keras import BATCH, DIGITS, IMAGES, SAMPLES, cross_entropy, data
+from tests.adapters.helpers.keras import BATCH, DIGITS, IMAGES, SAMPLES, data, make_model
 
 # Keras's own, wherever it copies weights.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
@@ -19,13 +19,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't
 FIGURES = [2, 6, 8, 9, 9, 9, 6, 4, 2, 1]
 """Tenths of the figure of each epoch."""
 EPOCHS = len(FIGURES)
-FORWARD = {"jit_compile": keras.backend.backend() == "jax"}
 CLASS = tf.Variable(0, dtype=tf.int64)
 """What the samples to validate on are labelled with: the figure of the epoch."""
-
-
-class Model(PruneMixin, keras.Model):
-    pass
 
 
 def accuracy(y, guess):
@@ -75,9 +70,7 @@ def start():
 
 
 def made(saved=None):
-    inputs = keras.Input((64,))
-    model = Model(inputs, keras.layers.Dense(10, kernel_initializer="zeros")(inputs))
-    model.compile(keras.optimizers.SGD(0.5), cross_entropy(), metrics=[accuracy], **FORWARD)
+    model = make_model(metrics=[accuracy])
     if saved is not None:
         model.set_weights(saved)
     return model
@@ -102,11 +95,11 @@ def whole():
     return train(made(), start())
 
 
-MOMENTS = ["batch 2", "last batch", "validation begins", "validation ends", "epoch ends"]
+MOMENTS = [(6, moment) for moment in ("batch 2", "last batch", "validation begins", "validation ends", "epoch ends")]
+ENDS = [pytest.param(*end, marks=pytest.mark.slow) for end in ((0, "epoch ends"), (EPOCHS - 1, "last batch"))]
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("epoch", [6, *(pytest.param(epoch, marks=pytest.mark.slow) for epoch in (0, EPOCHS - 1))])
+@pytest.mark.parametrize(("epoch", "moment"), [*MOMENTS, *ENDS])
 def test_a_run_that_was_stopped_is_as_one_that_was_not(epoch, moment, whole):
     weights, history = whole
     assert any(record["kept"] < SAMPLES for record in history), "it turns and prunes"
@@ -140,14 +133,11 @@ def test_a_loss_that_falls_is_no_turn():
     assert [record["kept"] for record in pruner.history] == [SAMPLES] * 8
 
 
-@pytest.mark.parametrize(("monitor", "mode"), [("val_loss", "max"), ("val_accuracy", "min")])
-def test_a_mode_against_the_name_is_refused(monitor, mode):
-    with pytest.raises(PrunedataError, match=monitor):
-        PruneCallback(start(), monitor=monitor, mode=mode)
-    PruneCallback(start(), monitor=f"negative_{monitor}", mode=mode)
-
-
-def test_a_name_that_tells_nothing_needs_a_mode():
+def test_a_mode_against_the_name_or_none_where_the_name_shows_nothing_is_refused():
+    for monitor, mode in (("val_loss", "max"), ("val_accuracy", "min")):
+        with pytest.raises(PrunedataError, match=monitor):
+            PruneCallback(start(), monitor=monitor, mode=mode)
+        PruneCallback(start(), monitor=f"negative_{monitor}", mode=mode)
     with pytest.raises(PrunedataError, match='pass mode="max" or mode="min"'):
         PruneCallback(start(), monitor="val_quality")
     PruneCallback(start(), monitor="val_quality", mode="max")

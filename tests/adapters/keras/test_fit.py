@@ -10,7 +10,7 @@ import tensorflow as tf
 from prunedata import Pruner
 from prunedata.adapters.keras import PruneCallback, PruneMixin, wrap
 from prunedata.adapters.keras import model as adapter
-from prunedata.errors import PrunedataError, SkippedSamples
+from prunedata.errors import PrunedataError, SkippedSamples, UnweighedWarning
 from prunedata.policies.rules import DroppingCount
 from tests.adapters.helpers.keras import (
     BATCH,
@@ -18,7 +18,6 @@ from tests.adapters.helpers.keras import (
     IMAGES,
     KEPT,
     SAMPLES,
-    WEIGHTS,
     Model,
     Sequence,
     Unbuilt,
@@ -33,18 +32,41 @@ from tests.adapters.helpers.tensorflow import make_pruner
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
 
 
-def by_hand(*, weights: Any = None, samples: int = SAMPLES, **options: Any) -> tuple[Pruner, Any]:
+class Weighing(DroppingCount):
+    """Prunes as ever, and lets the kept samples of high number count more."""
+
+    def weights(self, keep: Any, known: Any) -> Any:
+        return np.where(keep, np.linspace(0, 3, keep.size), 0)
+
+
+WEIGHTS = (np.arange(SAMPLES) % 4 / 2).astype(np.float32)
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "compiled": {"model": {"jit_compile": True}},
+    "eager": {"model": {"run_eagerly": True}},
+    "in fours": {"model": {"steps_per_execution": 4}},
+    "own weights": {"own": WEIGHTS},
+    "weights of a policy": {"run": {"policy": Weighing()}},
+    "both weights": {"run": {"policy": Weighing()}, "own": np.ones(SAMPLES, np.float32)},
+    "by weight": {"run": {"leave_out": "weight"}},
+    "by weights of a policy": {"run": {"leave_out": "weight", "policy": Weighing()}},
+}
+"""How a model is compiled, how its run leaves samples out, and the samples' own weights."""
+
+
+def by_hand(own: Any = None, **run: Any) -> tuple[Pruner, Any]:
     """The same run without Keras and without any adapter: the model's equations, and the core fed with its losses."""
-    pruner, kernel, bias = make_pruner(samples, **options), np.zeros((64, 10)), np.zeros(10)
+    pruner, kernel, bias = make_pruner(SAMPLES, **run), np.zeros((64, 10)), np.zeros(10)
+    own = np.ones(SAMPLES) if own is None else own
     for epoch in pruner.epochs():
         epoch.apply_weights()
         for ids in epoch.batches(BATCH, shuffle=False):
-            guess = np.exp(IMAGES[ids] @ kernel + bias)
-            guess /= guess.sum(axis=1, keepdims=True)
-            factor = np.ones(ids.size) if weights is None else weights[ids]
-            pruner.observe(factor * -np.log(guess[np.arange(ids.size), DIGITS[ids]]), ids)
-            factor = factor if epoch.weights is None else factor * epoch.weights[ids]
-            gradient = (guess - np.eye(10)[DIGITS[ids]]) * factor[:, np.newaxis] / ids.size
+            logits = IMAGES[ids] @ kernel + bias
+            guess = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+            pruner.observe(own[ids] * -np.log(guess[np.arange(ids.size), DIGITS[ids]]), ids, logits=logits)
+            counted = epoch.trained[ids]
+            factor = own[ids] * counted * (1 if epoch.weights is None else epoch.weights[ids])
+            gradient = (guess - np.eye(10)[DIGITS[ids]]) * factor[:, np.newaxis] / counted.sum()
             kernel, bias = kernel - 0.5 * IMAGES[ids].T @ gradient, bias - 0.5 * gradient.sum(axis=0)
     return pruner, [kernel, bias]
 
@@ -54,53 +76,35 @@ def reference() -> tuple[Pruner, Any]:
     return by_hand()
 
 
+def amounts(pruner: Pruner) -> list[tuple[int, ...]]:
+    return [(record["kept"], record["observed"], record.get("by_weight", 0)) for record in pruner.history]
+
+
+def test_the_reference_prunes(reference):
+    assert amounts(reference[0]) == [(kept, kept, 0) for kept in KEPT]
+    assert amounts(by_hand(leave_out="weight")[0]) == [(SAMPLES, kept, SAMPLES - kept) for kept in KEPT]
+
+
 def assert_same_run(pruner: Pruner, model: Any, reference: tuple[Pruner, Any]) -> None:
     told, weights = reference
-    assert [record["observed"] for record in pruner.history] == [record["observed"] for record in told.history]
+    assert amounts(pruner) == amounts(told)
     assert np.array_equal(pruner.visits, told.visits), "the masks of all epochs"
     assert np.array_equal(pruner.hits, told.hits), "each loss beside its id, in its own batch"
     for ours, theirs in zip(model.get_weights(), weights, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"jit_compile": False},
-        {"jit_compile": True},
-        {"run_eagerly": True},
-        {"jit_compile": False, "steps_per_execution": 4},
-    ],
-    ids=str,
-)
-def test_a_fit_is_the_run_that_a_loop_by_hand_is(options, reference):
-    model, pruner = make_model(**options), make_pruner(SAMPLES)
-    history = fit(model, pruner, validation_data=(IMAGES, DIGITS)).history
-    assert_same_run(pruner, model, reference)
-    assert [record["observed"] for record in pruner.history] == KEPT
-    assert history["val_accuracy"][-1] > 0.9
-    assert history["loss"] == pytest.approx([record["mean_loss"] for record in pruner.history], abs=1e-5)
-
-
-def test_sample_weights_are_honoured():
-    model, pruner = make_model(), make_pruner(SAMPLES)
-    history = fit(model, pruner, data(pruner, (IMAGES, DIGITS, WEIGHTS))).history
-    assert_same_run(pruner, model, by_hand(weights=WEIGHTS))
-    assert history["loss"] == pytest.approx([record["mean_loss"] for record in pruner.history], abs=1e-5)
-
-
-class Weighing(DroppingCount):
-    """Prunes as ever, and lets the kept samples of high number count more."""
-
-    def weights(self, keep: Any, known: Any) -> Any:
-        return np.where(keep, np.linspace(0, 3, keep.size), 0)
-
-
-@pytest.mark.parametrize("arrays", [(IMAGES, DIGITS), (IMAGES, DIGITS, np.ones(SAMPLES))], ids=["none", "ones"])
-def test_the_weights_of_a_policy_are_honoured(arrays):
-    model, pruner = make_model(), make_pruner(SAMPLES, policy=Weighing())
-    fit(model, pruner, data(pruner, arrays))
-    assert_same_run(pruner, model, by_hand(policy=Weighing()))
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fit_is_the_run_that_a_loop_by_hand_is(kind):
+    options = KINDS[kind]
+    run, own = options.get("run", {}), options.get("own")
+    model, pruner = make_model(**options.get("model", {})), make_pruner(SAMPLES, **run)
+    arrays = (IMAGES, DIGITS) if own is None else (IMAGES, DIGITS, own)
+    history = fit(model, pruner, data(pruner, arrays), validation_data=(IMAGES, DIGITS)).history
+    assert_same_run(pruner, model, by_hand(own, **run))
+    assert history["val_accuracy"][-1] > 0.8
+    if not run:
+        assert history["loss"] == pytest.approx([record["mean_loss"] for record in pruner.history], abs=1e-5)
 
 
 def two_outputs() -> Any:
@@ -144,9 +148,9 @@ def test_the_losses_of_samples_are_what_the_loss_is_the_mean_of(make):
 # -- where Keras would end an epoch too early
 
 
-def stopped(number: int, batches: int) -> tuple[Any, dict[str, Any]]:
+def stopped(number: int, batches: int, **run: Any) -> tuple[Any, dict[str, Any]]:
     """A model and the pruner's state, from a run that was stopped within an epoch."""
-    model, pruner = make_model(), make_pruner(SAMPLES)
+    model, pruner = make_model(), make_pruner(SAMPLES, **run)
 
     class Stop(keras.callbacks.Callback):
         def on_epoch_begin(self, epoch, logs=None):
@@ -157,20 +161,19 @@ def stopped(number: int, batches: int) -> tuple[Any, dict[str, Any]]:
 
     fit(model, pruner, callbacks=[Stop()])
     assert pruner.next_epoch == number, "the epoch stays open"
-    assert int(pruner.begin_epoch().remaining.sum()) == KEPT[number] - batches * BATCH
+    assert int(pruner.begin_epoch().remaining.sum()) == pruner.current.kept - batches * BATCH
     return model, pruner.state_dict()
 
 
-@pytest.mark.parametrize("again", [True, False], ids=["same pruner", "restored"])
-def test_a_run_goes_on_in_the_middle_of_an_epoch(again, reference):
+@pytest.mark.parametrize("run", [{}, {"leave_out": "weight"}], ids=["left out", "by weight"])
+def test_a_run_goes_on_in_the_middle_of_an_epoch(run):
     """The rest of a pruned epoch is short, and the next epoch long: Keras would cut it off."""
-    model, state = stopped(1, 3)
-    pruner = make_pruner(SAMPLES)
+    model, state = stopped(1, 3, **run)
+    pruner = make_pruner(SAMPLES, **run)
     pruner.load_state_dict(state)
-    fit(model, pruner, epochs=3 if again else 5)
-    if again:
-        fit(model, pruner)
-    assert_same_run(pruner, model, reference)
+    fit(model, pruner, epochs=3)
+    fit(model, pruner)
+    assert_same_run(pruner, model, by_hand(**run))
 
 
 def test_an_epoch_that_keras_cuts_off_is_noticed(monkeypatch):
@@ -302,6 +305,21 @@ def test_steps_and_losses_of_ones_own(kind, reference):
     assert_same_run(pruner, model, reference)
 
 
+class Unaware(Own):
+    """Trains on the mean of all."""
+
+    def factors(self, ids):
+        return 1.0
+
+
+def test_a_step_of_ones_own_is_warned_unless_it_asks_for_factors():
+    model, pruner = make_model(Own, metrics=None), make_pruner(SAMPLES, leave_out="weight")
+    fit(model, pruner)
+    assert_same_run(pruner, model, by_hand(leave_out="weight"))
+    with pytest.warns(UnweighedWarning, match="60 delivered samples"):
+        fit(make_model(Unaware, metrics=None), make_pruner(SAMPLES, leave_out="weight"))
+
+
 def test_a_model_may_be_fitted_again_pruned_or_not(tmp_path, reference):
     model = make_model()
     begin = model.get_weights()
@@ -345,14 +363,7 @@ def test_what_samples_look_like_is_kept_by_itself(jit):
     jit = jit and keras.backend.backend() != "torch"
     model, pruner = make_model(jit_compile=jit), make_pruner(SAMPLES, labels=DIGITS)
     fit(model, pruner)
-    told, kernel, bias = make_pruner(SAMPLES, labels=DIGITS), np.zeros((64, 10)), np.zeros(10)
-    for epoch in told.epochs():
-        for ids in epoch.batches(BATCH, shuffle=False):
-            logits = IMAGES[ids] @ kernel + bias
-            guess = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-            told.observe(-np.log(guess[np.arange(ids.size), DIGITS[ids]]), ids, logits=logits)
-            gradient = (guess - np.eye(10)[DIGITS[ids]]) / ids.size
-            kernel, bias = kernel - 0.5 * IMAGES[ids].T @ gradient, bias - 0.5 * gradient.sum(axis=0)
+    told, _ = by_hand(labels=DIGITS)
     same = pruner.arrays["guess"] == told.arrays["guess"]
     assert same.mean() > 0.98  # but for what lies within rounding
     assert (pruner.arrays["guess"] != DIGITS).all()

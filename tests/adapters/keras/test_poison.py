@@ -6,8 +6,9 @@ import pytest
 import tensorflow as tf
 
 from prunedata import Pruner, Schedule
-from prunedata.adapters.keras import PruneCallback, PruneMixin, wrap
+from prunedata.adapters.keras import PruneCallback, wrap
 from prunedata.policies import DroppingCount
+from tests.adapters.helpers.keras import COMPILES, Model, cross_entropy
 
 # Keras's own, wherever it copies weights.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
@@ -18,7 +19,7 @@ INPUTS = NUMBERS.normal(size=(SAMPLES, STEPS, 4)).astype(np.float32)
 INPUTS[np.arange(SAMPLES) % 3 == 0, 3:] = 0  # short ones, whose end is masked
 LABELS = NUMBERS.integers(0, 3, (SAMPLES, STEPS))
 OWN = NUMBERS.uniform(0.5, 2, SAMPLES).astype(np.float32)
-OTHER = {"tensorflow": {"jit_compile": False}, "torch": {}, "jax": {"jit_compile": True}}[keras.backend.backend()]
+OTHER = {"jit_compile": COMPILES}
 
 
 class Weighing(DroppingCount):
@@ -36,10 +37,6 @@ RUNS = {
     "weighed": {"leave_out": "weight", "policy": Weighing()},
     "weighed and held out": {"holdout": 0.25, "policy": Weighing()},
 }
-
-
-class Model(PruneMixin, keras.Model):
-    pass
 
 
 def sequence(kind, masked=False, **options):
@@ -65,10 +62,6 @@ def two_outputs(kind):
     losses = {"class": cross_entropy(), "map": cross_entropy(reduction="sum")}
     model.compile(keras.optimizers.SGD(0.1), losses, loss_weights={"class": 1.0, "map": 0.5}, **OTHER)
     return model, {"class": LABELS[:, 0], "map": LABELS}
-
-
-def cross_entropy(**options):
-    return keras.losses.SparseCategoricalCrossentropy(from_logits=True, **options)
 
 
 class Poison(keras.callbacks.Callback):

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from prunedata.adapters.keras import wrap
-from tests.adapters.helpers.keras import BATCH, DIGITS, IMAGES, SAMPLES, Sequence, cross_entropy, fit
+from tests.adapters.helpers.keras import BATCH, COMPILES, DIGITS, IMAGES, SAMPLES, Sequence, cross_entropy, fit
 from tests.adapters.helpers.tensorflow import make_pruner
 
 # Keras's own, wherever it copies weights.
@@ -28,7 +28,6 @@ CASES: dict[str, dict[str, Any]] = {
 }
 """``test_backends.py`` says which of them other backends do."""
 SLOW = ["bfloat16", "shuffled", "compiled"]
-COMPILES = keras.backend.backend() == "jax"  # it takes long over each operation alone
 
 
 def made(kind: type, accumulate: int | None, policy: str, **options: Any) -> Any:

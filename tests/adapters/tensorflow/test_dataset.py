@@ -188,17 +188,6 @@ def test_a_dataset_may_be_pruned_in_an_open_epoch_and_again():
     assert [int(number) for number, _ in wrap(raw(), pruner).take(2)] == [3, 4]
 
 
-def test_a_peep_at_the_first_batch_is_no_harm():
-    pruner = make_pruner(100)
-    dataset = wrap(raw(100), pruner).map(parse).batch(16)
-    next(iter(dataset))
-    for epoch in pruner.epochs():
-        next(iter(dataset))
-        for ids, _ in dataset:
-            pruner.observe(losses_of(ids, epoch.number), ids)
-    assert [record["observed"] for record in pruner.history] == [100, 70, 100, 70, 100]
-
-
 def test_losses_may_come_as_tensors_of_any_kind():
     for epoch in (pruner := make_pruner(100, prune=0.5)).epochs():
         ids = np.flatnonzero(epoch.keep)
@@ -332,14 +321,6 @@ def test_a_batch_that_is_dropped_can_be_skipped():
         for ids, _ in dataset:
             pruner.observe(losses_of(ids, epoch.number), ids)
     assert [record["observed"] for record in pruner.history] == [kept // 32 * 32 for kept in KEPT]
-
-
-def test_a_numpy_mask_would_freeze():
-    """Why the mask is a Variable: what a traced function sees as an array stays as it was."""
-    mask = np.ones(4, bool)
-    dataset = tf.data.Dataset.range(4).filter(lambda number: tf.gather(tf.constant(mask), number))
-    mask[:] = False
-    assert len(list(dataset)) == 4
 
 
 def test_without_tensorflow_the_extra_is_named():

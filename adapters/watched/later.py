@@ -1,0 +1,82 @@
+"""Batches of a watched training that wait until the losses of many are computed together, in any framework."""
+
+from collections.abc import Callable, Iterable
+from math import prod
+from typing import Any
+
+__all__ = ["SMALL", "Waiting", "shapes_of"]
+
+SMALL = 1 << 18
+"""Numbers that may wait: of a batch, and of all batches together where no step is in its middle."""
+Compute = Callable[[list[Any], Iterable[tuple[Any, ...]], Callable[..., Any], list[int]], None]
+
+
+def shapes_of(parts: tuple[Any, ...]) -> list[Any]:
+    """Return the shapes of a sample's parts. Only those of equal shapes are joined."""
+    return [part.shape[1:] for part in parts]
+
+
+class Waiting:
+    """Keep what the losses of batches are made of, so that a step computes nothing and waits for no device.
+
+    Parameters
+    ----------
+    compute : callable
+        Called as ``compute(ids, parts, losses_of, sizes)`` to join batches and to record their losses: with the ids of
+        each batch that was added, an iterable of the first parts of all batches, then of their second ones, and the
+        number of samples of each batch, in which all that a step added is one.
+    kind_of : callable
+        ``kind_of(parts)`` returns what must be equal of batches that are joined.
+    """
+
+    batches = 256
+    """The most batches that wait, beside those of a step that has not ended."""
+
+    def __init__(self, compute: Compute, kind_of: Callable[[tuple[Any, ...]], Any] = shapes_of) -> None:
+        self._compute, self._kind_of = compute, kind_of
+        self._forget()
+
+    def _forget(self) -> None:
+        self._ids: list[Any] = []
+        self._parts: list[tuple[Any, ...]] = []
+        self._sizes: list[int] = []
+        self._alike: Any = None
+        self._of_sample, self._room, self._open = 0, SMALL, False
+
+    def add(self, ids: Any, parts: tuple[Any, ...], losses_of: Callable[..., Any], *, ends: bool = True) -> None:
+        """Add a batch.
+
+        Parameters
+        ----------
+        ids : array or tensor of int64, shape (n,)
+        parts : tuple of tensors, each of shape (n, ...)
+            Neither they nor the ids may be changed afterwards.
+        losses_of : callable
+            ``losses_of(*parts)`` returns losses and logits of several batches. Batches with equal ones wait together.
+        ends : bool
+            Whether the step ends with it: all parts of a step are one batch.
+        """
+        alike, size = (losses_of, self._kind_of(parts)), len(ids)
+        full = len(self._ids) >= self.batches or self._room < 0
+        if alike != self._alike or (full and not self._open):
+            self.flush()
+            self._alike, self._of_sample = alike, sum(prod(part.shape[1:]) for part in parts)
+        self._ids.append(ids)
+        self._parts.append(parts)
+        self._room -= size * self._of_sample
+        if self._open:
+            self._sizes[-1] += size
+        else:
+            self._sizes.append(size)
+        self._open = not ends
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def flush(self) -> None:
+        """Compute and record the losses of the waiting batches."""
+        if not self._ids:
+            return
+        ids, parts, sizes, losses_of = self._ids, self._parts, self._sizes, self._alike[0]
+        self._forget()
+        self._compute(ids, zip(*parts, strict=True), losses_of, sizes)
