@@ -32,6 +32,8 @@ class Part:
         Whether only the rows that count are in the batch; of one of which none counts, the first.
     labels : dict
         The labels of all samples, where those of what does not count were taken.
+    given : Tensor or None
+        The label of each sample, shape (n,), if the run may keep it: before any were taken.
     apart : dict or None
         The rows that do not count, where they have left the batch and their losses are recorded.
     factor : float
@@ -44,6 +46,7 @@ class Part:
     counted: npt.NDArray[np.bool_]
     rows: bool = False
     labels: dict[str, Any] = field(default_factory=dict)
+    given: torch.Tensor | None = None
     apart: dict[str, Any] | None = None
     factor: float = 1.0
 

@@ -441,6 +441,11 @@ class Engine:
             self._record_all(self.buffer.put(ids, losses, sizes, guesses))
             self._thread = threading.get_ident()
 
+    @property
+    def wants_labels(self) -> bool:
+        """Whether the run was given no labels, and those of some samples have not come with their losses."""
+        return self.options.labels is None and not self._now().has_labels
+
     def see_labels(self, ids: Any, labels: Any, losses: Any, logits: Any) -> None:
         """Keep the labels of a batch; if the run was given labels, compare them in its first epoch."""
         if not self.is_recording:

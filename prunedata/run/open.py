@@ -64,7 +64,8 @@ class OpenEpoch:
             self._recent = watched.finished[policy.array]
             self._weight = self._recent.dtype.type(1 / (1 - policy.decay**epoch.number))
         seen = watched.finished.get(LABEL)
-        self._has_labels = seen is not None and bool(seen.all())
+        self.has_labels = seen is not None and bool(seen.all())
+        """Whether the labels of all samples came with the losses of earlier epochs."""
 
     def rejoin(self, group: Group) -> None:
         """Exchange with the other processes what was observed, in a restored epoch or one whose loop was left."""
@@ -160,7 +161,7 @@ class OpenEpoch:
 
     def see_labels(self, ids: Ids, labels: Any) -> None:
         """Keep the labels of some samples, unless those of all are known."""
-        if not self._has_labels:
+        if not self.has_labels:
             self._watched.guess.see(self.arrays, self.tally.packed.size, ids, plain_labels(labels, ids.size))
 
     def share(self, shared: Shared | None, *, recorded: bool) -> None:

@@ -525,6 +525,11 @@ class Pruner:
         """Keep the labels of a batch, for adapters; see :meth:`observe`."""
         self._engine.see_labels(ids, labels, losses, logits)
 
+    @property
+    def wants_labels(self) -> bool:
+        """Whether the run does not know the label of each sample, so that :meth:`see_labels` would add some."""
+        return self._engine.wants_labels
+
     def expect_classes(self, classes: int) -> None:
         """Raise :class:`LossError` unless this run has so many classes; for adapters."""
         self._engine.ledger.arrays.guess.check(classes)

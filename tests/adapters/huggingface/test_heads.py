@@ -257,22 +257,22 @@ def test_a_trainer_keeps_them_by_itself(tmp_path, options, kind):
     for said in model.said:
         by_hand.begin_epoch().apply_weights()
         for ids, logits in said:
-            by_hand.observe(np.zeros(len(ids)), ids, logits=logits)
+            labels = None if "labels" in kind else Rows().labels[ids]
+            by_hand.observe(np.zeros(len(ids)), ids, logits=logits, labels=labels)
         by_hand.skip(SAMPLES)
         by_hand.end_epoch()
     guess = run.arrays["guess"]
     assert guess.tolist() == by_hand.arrays["guess"].tolist()
-    trained = run.visits > 0
-    assert (guess[trained] >= 0).all()
-    assert (guess[~trained] == -1).all()
-    if "labels" in kind:
-        assert (guess == 1 - Rows().labels.numpy()).all()
+    expected = 1 - Rows().labels.numpy()  # of two classes the one that is not its label
+    assert guess.tolist() == np.where(run.visits > 0, expected, -1).tolist()
 
 
-def test_a_trainer_that_leaves_out_by_weight_keeps_them_too(tmp_path):
-    run = pruner_of(leave_out="weight")
+@pytest.mark.parametrize("kind", [{"leave_out": "weight"}, {"leave_out": "weight", "holdout": 0.1}])
+def test_labels_that_no_column_has_are_those_of_the_batches(kind, tmp_path):
+    run = pruner_of(**kind)
     build(run, tmp_path, trainer=joined)[0].train()
-    assert set(run.arrays["guess"].tolist()) == {0, 1}
+    assert run.arrays["label"].tolist() == (Rows().labels + 2).tolist()
+    assert not any("labels=" in sentence for sentence in run.advice.evidence)
 
 
 def test_the_labels_may_be_named():
