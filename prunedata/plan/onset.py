@@ -133,10 +133,8 @@ def find_onset(history: Sequence[Mapping[str, Any]]) -> Figures:
 def check_figure(figure: object, lower_is_better: object, history: Sequence[Mapping[str, Any]]) -> float:
     """Return a figure as a float.
 
-    Raises
-    ------
-    PrunedataError
-        If it is not finite, or not of the direction or scale of those before, as a share after percentages.
+    Raises :class:`PrunedataError` if it is not finite, or not of the direction or scale of those before, as a share
+    after percentages.
     """
     if not isinstance(lower_is_better, bool | None):
         raise PrunedataError(f"Expected lower_is_better to be True, False or None. Got {shown(lower_is_better)}.")
