@@ -21,13 +21,7 @@ CAPACITY = 1 << 16
 
 
 class LossBuffer:
-    """A buffer of losses that wait to be processed.
-
-    Parameters
-    ----------
-    samples : int
-        Ids must lie in ``0 <= id < samples``.
-    """
+    """A buffer of losses that wait to be processed. Ids must lie in ``0 <= id < samples``."""
 
     def __init__(self, samples: int) -> None:
         self.samples = samples
@@ -61,10 +55,7 @@ class LossBuffer:
     def add(self, ids: Any, losses: Any) -> bool:
         """Add one batch, if it is plain arrays and there is room; otherwise return False: then call :meth:`put`.
 
-        Parameters
-        ----------
-        ids : array of int64, shape (n,)
-        losses : array of float, shape (n,)
+        ``ids`` of int64 and ``losses`` of float, each of shape (n,).
         """
         # This runs for every batch of the run. A memoryview copies in a third of the time of an array, and raises for
         # another dtype, shape or length; put() converts such a batch or says what is wrong with it. The line before
@@ -86,21 +77,9 @@ class LossBuffer:
         """Add what :meth:`add` refused, and yield what is to be recorded; record each before taking the next.
 
         Yields the contents of the buffer if there is no room, and batches that cannot go into it, as they are several,
-        too large, or bad.
-
-        Parameters
-        ----------
-        ids : array of int, shape (n,)
-        losses : array of float, shape (n,)
-        sizes : array of int, shape (batches,), optional
-            Samples in each of several batches.
-        guesses : array of int32, shape (n,), optional
-            The guess of each sample, see :func:`prunedata.counting.guess.two_likeliest`.
-
-        Raises
-        ------
-        LossError
-            If the arrays are no batch.
+        too large, or bad. Raises :class:`LossError` if the arrays are no batch. ``sizes``, of shape (batches,), are the
+        samples in each of several batches; ``guesses`` of shape (n,) are those of
+        :func:`prunedata.counting.guess.two_likeliest`.
         """
         arrays = sizes is None and isinstance(ids, np.ndarray) and isinstance(losses, np.ndarray)
         ids, losses = plain_ids(ids), plain_losses(losses)
@@ -163,12 +142,8 @@ class LossBuffer:
         bad = bad_batches(batches, self.samples)
         if not bad.any():
             return Taken(batches, "")
-        good = np.repeat(~bad, sizes)
-        if not good.any():
-            return Taken(None, complaint(batches, first, self.samples))
-        good_guesses = None if guesses is None else guesses[good]
-        recordable = Batches(ids[good], losses[good], sizes[~bad], batches.means[~bad], good_guesses)
-        return Taken(recordable, complaint(batches, first, self.samples))
+        good = None if bad.all() else batches.of(np.repeat(~bad, sizes))
+        return Taken(good, complaint(batches, first, self.samples))
 
     def _means(self, losses: Recorded, sizes: Sizes) -> Means:
         # A ufunc casts part by part, so that a batch's sum would depend on where the parts end. So cast all at once,

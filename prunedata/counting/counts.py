@@ -29,19 +29,11 @@ def find_hits(losses: Recorded, sizes: Sizes, means: Means, tolerance: float = 0
     """Return which losses are above their batch's mean by the tolerance (Algorithm 1, line 5).
 
     Where a loss is so near to the limit that rounding decides, the mean is that of a plain loop, which adds the losses
-    in order, in float64.
+    in order, in float64. ``losses``, ``sizes`` and ``means`` are those of :class:`Batches`, the result has the shape
+    (visits,).
 
-    Parameters
-    ----------
-    losses : ndarray of float32 or float64, shape (visits,)
-        Batch after batch.
-    sizes : ndarray of int, shape (batches,)
-        Samples in each batch; their sum is ``visits``.
-    means : ndarray of float64, shape (batches,)
-        From :func:`batch_means`.
-    tolerance : float
-        A hit is ``loss > mean + tolerance * abs(mean)``. For losses that are not negative this is the
-        paper's ``mean * (1 + tolerance)``, which flips its meaning below zero.
+    A hit is ``loss > mean + tolerance * abs(mean)``. For losses that are not negative this is the paper's
+    ``mean * (1 + tolerance)``, which flips its meaning below zero.
     """
     with np.errstate(all="ignore"):
         limits = hit_limits(means, tolerance)

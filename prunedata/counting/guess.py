@@ -35,15 +35,8 @@ STRONGEST = 15
 def two_likeliest(logits: Any) -> tuple[Guesses, int]:
     """Return the two most likely classes of each sample as one number, int32 of shape (n,), and the number of classes.
 
-    Parameters
-    ----------
-    logits : array of float, shape (n, classes), or (n,)
-        Or probabilities. With two classes one number is enough, above 0 for class 1.
-
-    Raises
-    ------
-    LossError
-        If they are of another shape or dtype.
+    ``logits`` are of float, shape (n, classes), or probabilities; with two classes one number is enough, shape (n,),
+    above 0 for class 1. Others raise :class:`LossError`.
     """
     array = _plain_logits(logits)
     classes = array.shape[1]
@@ -72,17 +65,8 @@ def _plain_logits(logits: Any) -> npt.NDArray[np.floating[Any]]:
 def are_multiples(losses: Any, logits: Any, labels: npt.NDArray[np.int64]) -> bool | None:
     """Return whether losses are cross entropies times a number of each label's own, as PyTorch's ``weight=`` has it.
 
-    Parameters
-    ----------
-    losses : array or tensor of float, shape (n,)
-    logits : array or tensor of float, shape (n, classes), or (n,) for two classes
-    labels : ndarray of int64, shape (n,)
-        -100 for none.
-
-    Returns
-    -------
-    bool or None
-        None if the batch cannot tell, as it has too few samples of a label.
+    ``losses`` and ``logits`` may be arrays or tensors, as :func:`plain_losses` and :func:`two_likeliest` take them;
+    ``labels`` is int64, shape (n,), -100 for none. None if the batch has too few samples of a label to tell.
     """
     scores, found = _plain_logits(logits).astype(np.float64), plain_losses(losses).astype(np.float64)
     known = (labels >= 0) & (labels < scores.shape[1]) if labels.shape == found.shape == scores.shape[:1] else None
@@ -187,13 +171,7 @@ class Guess:
         return {name: finished[name].copy() for name in (GUESS, LABEL) if name in finished}
 
     def see(self, arrays: Arrays, samples: int, ids: Ids, labels: npt.NDArray[np.int64]) -> None:
-        """Keep the labels of some samples, in place.
-
-        Raises
-        ------
-        LossError
-            If the run was given other labels.
-        """
+        """Keep the labels of some samples, in place. Raise :class:`LossError` if the run was given other labels."""
         if self._labels is not None:
             numbers, places = self._labels
             other = np.maximum(labels, -1) != places[numbers[ids]]
@@ -245,10 +223,7 @@ class Guess:
     def level(self, arrays: Arrays, samples: int, add_up: Callable[[Floats], Floats]) -> None:
         """Make the arrays in all processes if one of them has them. Called in each, before they merge.
 
-        Raises
-        ------
-        LossError
-            In each of them, if their logits have different numbers of classes.
+        Raises :class:`LossError` in each of them, if their logits have different numbers of classes.
         """
         own = self.classes
         wide = own > NARROW or (GUESS in arrays and arrays[GUESS].dtype.itemsize == 4)

@@ -14,6 +14,9 @@ from prunedata.types import Array, Arrays
 
 __all__ = ["join", "joined"]
 
+NOT_ADDED = frozenset({"seconds", "overhead", "place", "lower_is_better"})
+"""What an epoch's meter has of time, place and direction: of several processes the largest value counts."""
+
 
 def join(
     tally: Tally,
@@ -29,17 +32,10 @@ def join(
     visits and hits of all processes count, as in one process. For the arrays of policies the largest value is kept;
     sums of losses add up where visits do.
 
-    Parameters
-    ----------
-    tally : Tally
-    arrays : dict of ndarray, shape (samples,)
-    merge : callable
-        Merges the tally with those of the other processes, in place.
-    largest : callable
-        Given an array of shape (samples,), of int64 or a floating dtype, returns for each sample the largest value of
-        all processes. Called as often and with the same dtypes in each of them.
-    total : callable, optional
-        As `largest`, and returns sums. Given if all visits of all processes count.
+    ``merge`` merges the tally with those of the other processes, in place. ``largest`` takes an array of shape
+    (samples,), of int64 or a floating dtype, and returns for each sample the largest value of all processes; it is
+    called as often and with the same dtypes in each of them. ``total`` returns the sums in the same way; it is given if
+    all visits of all processes count.
     """
     seen = tally.packed != 0 if arrays else np.empty(0)
     merge(tally)
@@ -70,15 +66,15 @@ def joined(states: Iterable[RunState]) -> RunState:
     """
     result: RunState | None = None
     ranks: list[int] = []
-    skipped: list[int] = []
+    skipped = 0
     bits, repeats = np.zeros(0, dtype=np.uint8), False
     sums: Arrays = {}
     for state in states:
         ranks.append(state.rank)
-        skipped.append(state.skipped - state.left_out)
+        skipped += state.skipped - state.left_out
         first = result is None
         if result is None:
-            result = state if not state.open else replace(state, arrays=dict(state.arrays), meter=dict(state.meter))
+            result = state
         else:
             _check_alike(result, state, len(ranks) - 1)
         if state.open:
@@ -103,7 +99,7 @@ def joined(states: Iterable[RunState]) -> RunState:
         sums = {}  # a sample that several processes observed counts once
     result = replace(result, observed=tally.observed, arrays=result.arrays | sums | {"tally": tally.packed})
     # left_out is that of all processes' loaders in every state; the rest of skipped is each process's own.
-    return replace(result, rank=0, processes=1, left_out=0, skipped=result.left_out + sum(skipped))
+    return replace(result, rank=0, processes=1, left_out=0, skipped=result.left_out + skipped)
 
 
 def _check_alike(first: RunState, state: RunState, place: int) -> None:
@@ -142,22 +138,14 @@ def _merged(first: RunState, state: RunState) -> RunState:
         lambda tally: tally.add_up(theirs.packed, theirs.observed),
         lambda values: np.maximum(values, next(others)),
     )
-    meter = {
-        "seconds": max(first.meter["seconds"], state.meter["seconds"]),
-        "overhead": max(first.meter["overhead"], state.meter["overhead"]),
-        "loss_sum": first.meter["loss_sum"] + state.meter["loss_sum"],
-        "visits": first.meter["visits"] + state.meter["visits"],
-    }
-    if "place" in first.meter or "place" in state.meter:
-        meter["place"] = max(first.meter.get("place", 0), state.meter.get("place", 0))
-    for name in (
-        "rises", "products", "squares", "figure_sum", "figures", "held_out_trust", "held_out_seen", "held_out_right",
-        "held_out_judged",
-    ):  # fmt: skip
-        if name in first.meter or name in state.meter:
-            meter[name] = first.meter.get(name, 0) + state.meter.get(name, 0)
-    lower = [each.meter["lower_is_better"] for each in (first, state) if "lower_is_better" in each.meter]
-    meter |= {"lower_is_better": any(lower)} if lower else {}
+    meter = dict(first.meter)
+    for name, value in state.meter.items():
+        if name not in meter:
+            meter[name] = value
+        elif name in NOT_ADDED:
+            meter[name] = max(meter[name], value)
+        else:
+            meter[name] += value
     return replace(
         first,
         complete=first.complete and state.complete,

@@ -59,10 +59,7 @@ class Excess:
         np.add.at(arrays[MEAN_EXCESS], batches.ids, room.astype(np.float32, copy=False))
 
     def end(self, finished: Arrays, arrays: Arrays, visits: Counts, visited: Counts) -> Arrays:
-        """Return the means after an epoch, from those before it and the epoch's sums, which are overwritten.
-
-        ``visits`` are those of the run so far, this epoch included; ``visited`` those of this epoch, shape (samples,).
-        """
+        """Return the means after an epoch, from those before it and the epoch's sums, which are overwritten."""
         if not self.is_on:
             return {}
         mean, sums = finished[MEAN_EXCESS], arrays[MEAN_EXCESS]
@@ -86,18 +83,10 @@ class SampleArrays:
 
     An open epoch changes copies of them, so that a resumed epoch can select by the same values again.
 
-    Parameters
-    ----------
-    samples : int
-    watchers : sequence of Watcher
-        The names of their arrays must differ.
-    guess : Guess, optional
-        Updates guesses and labels, in a run that knows its labels or the number of classes.
-
     Attributes
     ----------
     finished : dict of ndarray, shape (samples,)
-        By name.
+        By name. The names of the watchers' arrays must differ.
     excess : Excess
         Updates the mean excess.
     guess : Guess
@@ -181,7 +170,7 @@ class SampleArrays:
 
     def saved_open(self, arrays: Mapping[str, Array]) -> Arrays:
         """Return copies of a state's arrays, as its open epoch had changed them."""
-        names = (*self.finished, *({GUESS, LABEL} - self.finished.keys()))
+        names = (*self.finished, GUESS, LABEL)
         return {name: arrays[f"{OPEN}{name}"].copy() for name in names if f"{OPEN}{name}" in arrays}
 
 

@@ -35,16 +35,6 @@ class Ordered(Protocol):
         """Yield the ids of some samples in the epoch's order, in arrays of shape (n,)."""
 
 
-class Processes(Protocol):
-    """The part of a group of processes that is needed here."""
-
-    processes: int
-    rank: int
-
-    def add_up(self, numbers: Floats) -> Floats:
-        """Add up an array over all processes, element by element."""
-
-
 @dataclass(frozen=True)
 class SharedBatches:
     """How several processes share an epoch: its order is cut into global batches, and each of them is shared.
@@ -147,11 +137,7 @@ def in_words(shared: Shared | None) -> str:
 class WaitingLosses:
     """The losses that a process observed in the open epoch, one for each sample.
 
-    Parameters
-    ----------
-    shared : SharedBatches or SharedSteps
-    losses : ndarray of float64, shape (samples,)
-        Minus infinity for samples without one.
+    ``losses`` is an ndarray of float64, shape (samples,), with minus infinity for samples without one.
     """
 
     def __init__(self, shared: Shared, losses: Losses) -> None:
@@ -194,12 +180,12 @@ class WaitingLosses:
         """The samples whose losses wait, shape (samples,)."""
         return self.losses > -np.inf
 
-    def level(self, processes: Processes) -> None:
+    def level(self, rank: int, processes: int, add_up: Callable[[Floats], Floats]) -> None:
         """Set the number of steps to that of all processes, as each sums up all steps."""
         if isinstance(self.shared, SharedSteps):
-            taken = np.zeros(processes.processes)
-            taken[processes.rank] = max(self.shared.taken, int(self.shared.steps.max(initial=-1)) + 1)
-            self.shared.taken = int(processes.add_up(taken).max())
+            taken = np.zeros(processes)
+            taken[rank] = max(self.shared.taken, int(self.shared.steps.max(initial=-1)) + 1)
+            self.shared.taken = int(add_up(taken).max())
 
     def settle(
         self,
@@ -213,16 +199,10 @@ class WaitingLosses:
         That is the same mean, except for a batch of one sample, whose loss is never above it: for such a batch it is
         the mean of the epoch so far.
 
-        Parameters
-        ----------
-        epoch : Epoch
-            The open one.
-        settled : ndarray of bool, shape (samples,)
-            Which samples any process had observed when the epoch was last resumed.
-        add_up : callable, optional
-            Adds up an array over all processes, element by element. Without it the losses that wait are those of all.
-        epoch_sums : tuple of float
-            The sum of this process's losses in the epoch, those that wait included, and their number.
+        ``settled`` is a mask of the samples that any process had observed when the epoch was last resumed.
+        ``add_up`` adds up an array over all processes, element by element; without it the losses that wait are those of
+        all. ``epoch_sums`` are the sum of this process's losses in the epoch, those that wait included, and their
+        number.
         """
         which, number, batches = self.shared.cut(epoch, self.waits, settled)
         if epoch.zero_weights:  # only after the cut: batches consist of all that was delivered

@@ -133,14 +133,8 @@ class Batch:
 class Deck:
     """The batches of an epoch. Each is to be dealt, or out with a worker, or settled; it is settled once.
 
-    Parameters
-    ----------
-    epoch : Epoch
-        Its kept samples are cut in the epoch's order. In a run that was resumed within the epoch the batches are the
-        same, without the samples that were observed before.
-    batch_size : int
-    skip : collection of int
-        Numbers of batches that are not dealt.
+    The epoch's kept samples are cut in its order. In a run that was resumed within the epoch the batches are the same,
+    without the samples that were observed before. Those whose numbers are in ``skip`` are not dealt.
     """
 
     def __init__(self, epoch: Epoch, batch_size: int, skip: Collection[int] = ()) -> None:

@@ -120,16 +120,8 @@ def above_own(averages: Array, labels: Array, among: Array | None = None) -> Arr
     """Return how far losses lie above the lowest tenth of those of their own label: float64, shape (samples,).
 
     A rare label is learned late, and all its losses are high, right or wrong: compared with all samples, its right ones
-    look wrong.
-
-    Parameters
-    ----------
-    averages : ndarray of float, shape (samples,)
-        A recent average of each sample's losses.
-    labels : ndarray of int, shape (samples,)
-        The number of each sample's label, from 0.
-    among : ndarray of bool, shape (samples,), optional
-        Compare with these samples alone.
+    look wrong. ``averages`` are recent averages of each sample's losses, ``labels`` numbers from 0; with ``among``, a
+    mask, samples are compared with those in it alone. All have the shape (samples,).
     """
     losses = np.asarray(averages, dtype=np.float64)
     values, numbers = (losses, labels) if among is None else (losses[among], labels[among])
@@ -182,38 +174,28 @@ def two_groups(averages: Array, losses: Array | None = None) -> Groups:
     return Groups(ordered.size, ordered.size - 1 - cut, best / float(known.var()), median)
 
 
+def are_worse(averages: Array, untaught: float) -> float:
+    """Return which share of the samples has a higher loss than ``untaught``, that of :func:`loss_at_first`.
+
+    ``averages`` are recent averages of the samples' losses, shape (samples,).
+    """
+    return float(np.count_nonzero(averages > untaught) / max(1, averages.size))
+
+
 def are_many_worse(averages: Array, untaught: float) -> bool:
-    """Return whether so many samples have a higher loss than the run had at first that many labels must be wrong.
+    """Return whether so many samples are worse than at first, by :func:`are_worse`, that many labels must be wrong.
 
     If two labels contradict each other in many places, a network becomes certain of neither: the two groups of losses
     then lie close together, though nearly all wrong labels are in the upper one.
-
-    Parameters
-    ----------
-    averages : ndarray of float, shape (samples,)
-        A recent average of each sample's losses.
-    untaught : float
-        The loss with which the run began, see :func:`loss_at_first`.
     """
     return averages.size > 0 and MANY <= are_worse(averages, untaught) <= MOST
-
-
-def are_worse(averages: Array, untaught: float) -> float:
-    """Return which share of the samples has a higher loss than the run had at first; see :func:`are_many_worse`."""
-    return float(np.count_nonzero(averages > untaught) / max(1, averages.size))
 
 
 def are_turned(before: Array, losses: Array, untaught: float) -> float:
     """Return which share of the samples has turned: of those that were better than at first, and are worse in an epoch.
 
-    Parameters
-    ----------
-    before : ndarray of float, shape (samples,)
-        The recent average of each sample's losses before the epoch.
-    losses : ndarray of float, shape (samples,)
-        Its losses in the epoch; NaN if it has none.
-    untaught : float
-        The loss with which the run began, see :func:`loss_at_first`.
+    ``before`` are the samples' recent averages before the epoch, ``losses`` those in it, NaN for samples without one,
+    both of shape (samples,); ``untaught`` is as for :func:`are_worse`.
     """
     known = np.asarray(losses)[np.asarray(before) <= untaught]
     return float(np.count_nonzero(known > untaught) / max(1, known.size))
@@ -235,12 +217,8 @@ def is_still_learning(within: Sequence[float], means: Sequence[float]) -> bool:
     epoch to epoch. What it memorizes is one sample at a time: losses fall from visit to visit of the same sample, and
     not within an epoch.
 
-    Parameters
-    ----------
-    within : sequence of float
-        How far the losses fell within each of the last epochs, as the records have it.
-    means : sequence of float
-        The mean loss of each epoch so far.
+    ``within`` has how far the losses fell within each of the last epochs, as the records have it; ``means`` the mean
+    loss of each epoch so far.
     """
     inside, fall = _of_last_epochs(within, means)
     return inside > max(0.0, GENERAL * fall)
@@ -288,12 +266,10 @@ def is_wide(groups: Groups, worse: float, *, forgets: bool = False) -> bool:
 
 
 def count_doubted(groups: Groups, *, untaught: float = -math.inf, memorizes: bool = False, many: bool = False) -> int:
-    """Return how many labels look wrong by the losses of their samples.
+    """Return how many labels look wrong by the two groups of their samples' losses.
 
     Parameters
     ----------
-    groups : Groups
-        Of these losses.
     untaught : float
         The loss with which the run began, see :func:`loss_at_first`. No label is doubted unless the median of the upper
         group is above it.

@@ -133,10 +133,8 @@ def find_onset(history: Sequence[Mapping[str, Any]]) -> Figures:
 def check_figure(figure: object, lower_is_better: object, history: Sequence[Mapping[str, Any]]) -> float:
     """Return a figure as a float.
 
-    Raises
-    ------
-    PrunedataError
-        If it is not finite, or not of the direction or scale of those before, as a share after percentages.
+    Raises :class:`PrunedataError` if it is not finite, or not of the direction or scale of those before, as a share
+    after percentages.
     """
     if not isinstance(lower_is_better, bool | None):
         raise PrunedataError(f"Expected lower_is_better to be True, False or None. Got {shown(lower_is_better)}.")
@@ -153,8 +151,9 @@ def check_figure(figure: object, lower_is_better: object, history: Sequence[Mapp
     if lower_is_better:  # a loss may fall, or rise, to any value
         return value
     figures = [float(record["validation"]) for record in before]
-    to_percent = min(figures) >= 0 and max(figures) <= 1 < value and value > OTHER_SCALE * max(figures)
-    to_share = min(figures) > 1 >= value >= 0 and value * OTHER_SCALE < max(figures)
+    # 0 is on either scale: a score may begin with it, or fall to it as a network diverges.
+    to_percent = min(figures) >= 0 and 0 < max(figures) <= 1 < value and value > OTHER_SCALE * max(figures)
+    to_share = min(figures) > 1 >= value > 0 and value * OTHER_SCALE < max(figures)
     if to_percent or to_share:
         raise PrunedataError(
             f"Expected a validation figure on one scale. Got {value:g} after figures from {min(figures):g} to "

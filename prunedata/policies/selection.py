@@ -168,18 +168,11 @@ SIGN = 1 << 15
 
 
 def kth_highest(scores: npt.NDArray[Any], k: int, *, copy_up_to: int = 1 << 20) -> Any:
-    """Return the ``k``-th highest score.
+    """Return the ``k``-th highest score, from the first: shape (samples,), an integer or floating dtype, without NaN.
 
-    Parameters
-    ----------
-    scores : ndarray, shape (samples,)
-        Of an integer or floating dtype, without NaN.
-    k : int
-        From 1 to ``samples``.
-    copy_up_to : int
-        Up to this number scores are copied and partitioned. Of more scores, a histogram of the first 16 bits finds
-        those of the k-th highest. The scores that begin with them are copied, or, if they are still too many, the next
-        16 bits are found in the same way.
+    Up to ``copy_up_to`` scores are copied and partitioned. Of more scores, a histogram of the first 16 bits finds those
+    of the k-th highest. The scores that begin with them are copied, or, if they are still too many, the next 16 bits
+    are found in the same way.
     """
     kind = scores.dtype
     little = kind == kind.newbyteorder("<")

@@ -76,7 +76,7 @@ class OpenEpoch:
         # Batches that wait were cut from the samples that no process had observed before.
         self.elsewhere = self._elsewhere(group, self._settled_here())
         if self.waiting is not None:
-            self.waiting.level(group)
+            self.waiting.level(group.rank, group.processes, group.add_up)
         self.settle(group.add_up)
         self.elsewhere = self._elsewhere(group, self._seen())
 

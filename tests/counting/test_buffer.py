@@ -31,9 +31,8 @@ BAD = {
 class Log:
     """A buffer that is fed as a run feeds it, and what came out of it, batch by batch."""
 
-    def __init__(self, samples=SAMPLES):
-        self.batches, self.taken = [], 0
-        self.buffer = LossBuffer(samples)
+    def __init__(self):
+        self.batches, self.buffer = [], LossBuffer(SAMPLES)
 
     def add(self, ids, losses):
         if self.buffer.add(ids, losses):
@@ -62,7 +61,6 @@ class Log:
         assert guesses is None
         assert (ids.dtype, means.dtype) == (np.int64, np.float64)
         assert losses.dtype in (np.float32, np.float64)
-        self.taken += 1
         cuts = np.cumsum(sizes)[:-1]
         for i, x, mean in zip(np.split(ids, cuts), np.split(losses, cuts), means.tolist(), strict=True):
             assert mean == pytest.approx(plain_mean(x.tolist()), rel=1e-12)
@@ -76,7 +74,7 @@ def streams(draw):
     for bad in draw(st.lists(st.sampled_from([None] * 12 + list(BAD)), max_size=25)):
         size = draw(st.integers(2, 9) | st.just(30))
         ids = draw(st.lists(st.integers(0, SAMPLES - 1), min_size=size, max_size=size))
-        losses = [float(loss) for loss in draw(st.lists(st.integers(-3, 9), min_size=size, max_size=size))]
+        losses = [loss / 3 for loss in draw(st.lists(st.integers(-3, 9), min_size=size, max_size=size))]
         at = draw(st.integers(0, size - 2))
         bad_ids, bad_losses = BAD.get(bad, (None, None))
         if bad_ids:
@@ -96,12 +94,11 @@ def named(error):
 
 @given(streams(), st.sampled_from([9, 16, 64, 65536]), st.integers(1, 30))
 def test_every_good_batch_is_worked_on_once_and_every_bad_one_is_named(stream, capacity, flush_every):
-    log, told = Log(), set()
+    told = set()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prunedata.counting.buffer, "CAPACITY", capacity)
         patch.setattr(prunedata.counting.batches, "_few", lambda values: str(values.tolist()))  # names all of them
         log = Log()
-        log.buffer.clear()
 
         def may_fail(act, *given):
             try:
@@ -130,7 +127,6 @@ def test_every_good_batch_is_worked_on_once_and_every_bad_one_is_named(stream, c
 
 def test_what_waits_is_a_copy():
     log = Log()
-    log.buffer.clear()
     ids, losses = np.arange(4), np.arange(4.0)
     for first in range(3):
         ids[:], losses[:] = np.arange(first, first + 4), first
@@ -142,7 +138,6 @@ def test_what_waits_is_a_copy():
 @pytest.mark.parametrize("given", [([], []), (np.array([], dtype=np.int64), np.array([])), (np.array([]), [])])
 def test_an_empty_batch_is_nothing(given):
     log = Log()
-    log.buffer.clear()
     log.add(*given)
     log.add(np.arange(2), np.ones(2))
     log.add(*given)
@@ -150,42 +145,19 @@ def test_an_empty_batch_is_nothing(given):
     assert log.batches == [([0, 1], [1.0, 1.0])]
 
 
-def test_bfloat16_as_tensorflow_has_it_is_taken():
-    log = Log()
-    log.buffer.clear()
-    log.add([0, 1, 2], np.array([1, 2, 6.5]).astype(pytest.importorskip("ml_dtypes").bfloat16))
-    log.flush()
-    assert log.batches == [([0, 1, 2], [1.0, 2.0, 6.5])]
-
-
 @pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.uint32, np.int64, np.longlong, np.uint64, ">i4"])
-@pytest.mark.parametrize("of", [np.float16, np.float32, np.float64, np.longdouble, ">f4", np.int32])
+@pytest.mark.parametrize("of", [np.float16, np.float32, np.float64, np.longdouble, ">f4", np.int32, "bfloat16"])
 def test_all_dtypes_of_numbers_are_taken(kind, of):
     log = Log()
-    log.buffer.clear()
+    of = pytest.importorskip("ml_dtypes").bfloat16 if of == "bfloat16" else of  # as TensorFlow has it
     for _ in range(2):
         log.add(np.arange(5).astype(kind), np.arange(5).astype(of))
     log.flush()
     assert log.batches == [(list(range(5)), [0.0, 1.0, 2.0, 3.0, 4.0])] * 2
 
 
-@given(st.lists(st.sampled_from([np.float16, np.float32, np.float64, list]), min_size=1, max_size=12))
-def test_losses_are_taken_as_exactly_as_they_came_whatever_came_before(kinds):
-    """A block is no narrower than what is in it."""
-    log, expected = Log(), []
-    log.buffer.clear()
-    for number, kind in enumerate(kinds):
-        losses = (np.arange(3) + number) / 3
-        losses = losses.tolist() if kind is list else losses.astype(kind)
-        log.add(np.arange(3), losses)
-        expected.append(([0, 1, 2], np.asarray(losses, np.float64).tolist()))
-    log.flush()
-    assert log.batches == expected
-
-
 def test_views_with_strides_are_taken():
     log = Log()
-    log.buffer.clear()
     for _ in range(2):
         log.add(np.arange(10)[::2], np.arange(20.0).reshape(5, 4)[:, 1])
     log.flush()
@@ -195,7 +167,6 @@ def test_views_with_strides_are_taken():
 @given(st.lists(st.lists(st.integers(0, SAMPLES - 1), min_size=1, max_size=9), min_size=1, max_size=9), st.booleans())
 def test_several_batches_at_once_are_those_batches_in_their_order(batches, waiting):
     log, losses = Log(), [[float(3 * n + len(batch)) for n in batch] for batch in batches]
-    log.buffer.clear()
     before = [([1, 2], [0.5, 2.5])] * 3 if waiting else []
     for pair in before:
         log.add(*map(np.array, pair))
@@ -206,7 +177,6 @@ def test_several_batches_at_once_are_those_batches_in_their_order(batches, waiti
 @pytest.mark.parametrize("sizes", [[2, 2], [2, 4], [5, 0], [6, -1], [2.5, 2.5], []])
 def test_sizes_that_do_not_add_up_are_refused(sizes):
     log = Log()
-    log.buffer.clear()
     with pytest.raises(LossError, match=r"Expected (sizes of batches|ids of shape)"):
         log.record_all(log.buffer.put(np.arange(5), np.ones(5), sizes))
     assert log.batches == []

@@ -4,11 +4,8 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.datasets import load_digits
-from sklearn.metrics import roc_auc_score
 
 from prunedata import Adapter, Delivery, Pruner, Schedule
 from prunedata.counting.counts import Tally
@@ -169,26 +166,22 @@ def test_between_epochs_all_states_say_the_same():
 @pytest.mark.parametrize("epochs", [0, 1])
 def test_policies_that_hold_nan_for_samples_that_were_never_observed_are_joined(policy, epochs):
     """In the first epoch that is all of them, on every rank; and NaN is not equal to itself."""
-    whole, losses = make(policy=policy), np.arange(float(SAMPLES))
-    for epoch in range(epochs + 1):
-        whole.begin_epoch()
-        ids = np.arange(SAMPLES // 2 if epoch == epochs else SAMPLES)
-        whole.observe(losses[ids], ids)
-        if epoch < epochs:
-            whole.end_epoch()
-    states = []
-    for rank in range(2):
+    losses = np.arange(float(SAMPLES))
+
+    def begun(ids, group=None):
         run = make(policy=policy)
-        for _ in range(epochs):
+        for epoch in range(epochs + 1):
+            if epoch == epochs and group is not None:
+                run.join(group)
             run.begin_epoch()
-            run.observe(losses, np.arange(SAMPLES))
-            run.end_epoch()
-        run.join(Rank(rank, 2))
-        run.begin_epoch()
-        ids = np.arange(rank, SAMPLES // 2, 2)
-        run.observe(losses[ids], ids)
-        states.append(run.state_dict())
-    joined = make(policy=policy)
+            seen = ids if epoch == epochs else np.arange(SAMPLES)
+            run.observe(losses[seen], seen)
+            if epoch < epochs:
+                run.end_epoch()
+        return run
+
+    whole, joined = begun(np.arange(SAMPLES // 2)), make(policy=policy)
+    states = [begun(np.arange(rank, SAMPLES // 2, 2), Rank(rank, 2)).state_dict() for rank in range(2)]
     joined.load_state_dict(states)
     for run in (joined, whole):
         rest = np.flatnonzero(run.begin_epoch().remaining)
@@ -445,31 +438,3 @@ def test_the_papers_count_needs_batches():
     run.end_epoch()
     assert run.counts.tolist() == [0, 0, 0]
     assert run.arrays["mean_excess"].tolist() == [0.0, 0.5, 1.0]
-
-
-def trained(batch, epochs=6):
-    """A linear classifier of digits, a fifth of them labelled wrong, with steps of 16 samples; suspects by AUC."""
-    images, digits = load_digits(return_X_y=True)
-    random = np.random.default_rng(0)
-    wrong = random.random(len(digits)) < 0.2
-    labels = np.where(wrong, (digits + random.integers(1, 10, len(digits))) % 10, digits)
-    inputs, labels = torch.tensor(images / 16, dtype=torch.float32), torch.tensor(labels)
-    torch.manual_seed(0)
-    model = torch.nn.Linear(64, 10)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
-    run = Pruner(len(digits), epochs=epochs, leave_out="nothing")
-    for epoch in run.epochs():
-        for ids in epoch.batches(16):
-            optimizer.zero_grad()
-            for part in np.split(ids, range(batch, len(ids), batch)):
-                losses = torch.nn.functional.cross_entropy(model(inputs[part]), labels[part], reduction="none")
-                run.observe(losses.detach().numpy(), part)
-                (losses.sum() / len(ids)).backward()
-            optimizer.step()
-    return roc_auc_score(wrong, run.arrays["mean_excess"])
-
-
-def test_suspects_are_found_as_well_as_in_batches_of_16():
-    alone = trained(1)
-    assert alone == pytest.approx(trained(16), abs=0.01)
-    assert alone > 0.9

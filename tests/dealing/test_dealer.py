@@ -10,7 +10,7 @@ import torch
 
 from prunedata import Dealer, Pruner, Schedule, Wait
 from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples, UnweighedWarning
-from prunedata.policies import DroppingCount, LossRanked, Random
+from prunedata.policies import LossRanked
 
 pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.UnweighedWarning")  # nothing is trained here
 
@@ -30,10 +30,10 @@ def losses_of(ids, epoch):
     return np.random.default_rng([7, epoch]).random(SAMPLES)[ids]
 
 
-def train(dealer, worker="one", stop=None):
+def train(dealer, stop=None):
     """Train to the end, or until so many batches were reported; return the ids of each epoch's batches."""
     epochs = {}
-    for done, deal in enumerate(dealer.deals(worker)):
+    for done, deal in enumerate(dealer.deals("one")):
         if done == stop:
             break
         epochs.setdefault(deal.epoch, []).append(deal.ids.tolist())
@@ -54,13 +54,6 @@ def same_run(one, other):
     for name in ("counts", "hits", "visits"):
         assert np.array_equal(getattr(one, name), getattr(other, name)), name
     assert [r["mean_loss"] for r in one.history] == [r["mean_loss"] for r in other.history]
-
-
-@pytest.mark.parametrize("policy", [DroppingCount(), Random(), LossRanked()], ids=["counts", "random", "ranked"])
-def test_one_worker_gets_what_a_plain_loop_gets(policy):
-    ours, plain = start(policy=policy), start(policy=policy)
-    assert train(dealing(pruner=ours)) == plain_run(plain)
-    same_run(ours, plain)
 
 
 def test_weights_come_with_the_deal():
@@ -252,11 +245,11 @@ def test_threads_that_die_and_come_late_share_a_dealer():
 
     def work(name):
         random = np.random.default_rng(name)
-        while (deal := dealer.deal(name)) is not None:
-            if isinstance(deal, Wait) or random.random() < 0.1:  # forgets its batch
+        while (deals := dealer.deal_many(name, int(random.integers(1, 4)))) is not None:
+            if isinstance(deals, Wait) or random.random() < 0.1:  # forgets its batches
                 time.sleep(0.001)
                 continue
-            dealer.observe(deal, losses_of(deal.ids, deal.epoch))
+            dealer.observe_many([(deal, losses_of(deal.ids, deal.epoch)) for deal in deals])
             if random.random() < 0.05:
                 dealer.lost(name)
                 dealer.state_dict()

@@ -1,12 +1,11 @@
 """Several batches in one call, and what losses weigh: what travels with deals and comes back, all or none."""
 
 import pickle
-import threading
 
 import numpy as np
 import pytest
 
-from prunedata import Deal, Dealer, Pruner, Schedule, Wait
+from prunedata import Dealer, Pruner, Schedule
 from prunedata.errors import LossError, PrunedataError, UnweighedWarning
 from prunedata.policies import LossRanked
 
@@ -14,23 +13,20 @@ from prunedata.policies import LossRanked
 
 
 SCHEDULE = Schedule(4, window=4, start=1, block=2, pruned_per_block=1)
-KEPT = [60, 45, 60, 45]
 
 
-def pruner():
-    return Pruner(60, SCHEDULE, prune=0.25, seed=5)
+def start(**options):
+    return Pruner(60, SCHEDULE, **{"prune": 0.25, "seed": 5, **options})
 
 
 def losses_of(deal):
     return np.random.default_rng([7, deal.epoch]).random(60)[deal.ids]
 
 
-def train(dealer, most, worker="one"):
+def train(dealer, most):
     """Train to the end; return (epoch, number, ids) of every batch, and how many each call gave."""
     made, given = [], []
-    while (found := dealer.deal_many(worker, most)) is not None:
-        if isinstance(found, Wait):
-            continue
+    while (found := dealer.deal_many("one", most)) is not None:
         given.append(len(found))
         made += [(deal.epoch, deal.number, deal.ids.tolist()) for deal in found]
         assert all(dealer.observe_many([(deal, losses_of(deal)) for deal in found]))
@@ -39,7 +35,7 @@ def train(dealer, most, worker="one"):
 
 @pytest.mark.parametrize("most", [1, 3, 100])
 def test_several_at_a_time_are_the_batches_and_counts_of_one_at_a_time(most):
-    one, many = Dealer(pruner(), 8), Dealer(pruner(), 8)
+    one, many = Dealer(start(), 8), Dealer(start(), 8)
     alone = [
         (deal.epoch, deal.number, deal.ids.tolist()) for deal in one.deals("one") if one.observe(deal, losses_of(deal))
     ]
@@ -51,7 +47,7 @@ def test_several_at_a_time_are_the_batches_and_counts_of_one_at_a_time(most):
 
 
 def test_if_one_report_is_wrong_none_is_recorded():
-    dealer = Dealer(pruner(), 8)
+    dealer = Dealer(start(), 8)
     first, second = dealer.deal_many("one", 2)
     for wrong in ([np.nan] * 8, np.zeros(7)):
         with pytest.raises(LossError):
@@ -68,14 +64,14 @@ def test_if_one_report_is_wrong_none_is_recorded():
 
 
 def test_a_report_after_the_one_that_ends_the_epoch_is_refused_and_not_lost():
-    dealer = Dealer(pruner(), 60)
+    dealer = Dealer(start(), 60)
     (only,) = dealer.deal_many("one", 5)
     assert [bool(receipt) for receipt in dealer.observe_many([(only, losses_of(only))] * 2)] == [True, False]
     assert dealer.pruner.next_epoch == 1
 
 
 def test_all_that_a_lost_worker_had_is_dealt_again():
-    dealer = Dealer(pruner(), 8)
+    dealer = Dealer(start(), 8)
     held = dealer.deal_many("doomed", 3)
     assert dealer.lost("doomed") == 24
     again = dealer.deal_many("other", 3)
@@ -87,36 +83,17 @@ def test_all_that_a_lost_worker_had_is_dealt_again():
 @pytest.mark.parametrize("most", [0, 1.5, "two"])
 def test_what_is_no_number_of_batches_is_refused(most):
     with pytest.raises(PrunedataError, match="Expected most"):
-        Dealer(pruner(), 8).deal_many("one", most)
-
-
-def test_threads_share_a_run_several_at_a_time_and_each_sample_is_seen_once():
-    dealer = Dealer(pruner(), 2)
-    threads = [threading.Thread(target=train, args=(dealer, 3, name)) for name in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [record["observed"] for record in dealer.pruner.history] == KEPT
-    assert dealer.pruner.visits.sum() == sum(KEPT)
-    assert dealer.deal_many("late", 2) is None
-    assert isinstance(Dealer(pruner(), 2).deal("one"), Deal)
+        Dealer(start(), 8).deal_many("one", most)
 
 
 # What losses weigh reaches workers with their deals; a run whose workers never look at it is warned.
 
 
-SAMPLES = 50
 RUNS = {
     "held out": {"holdout": 0.2},
     "left out by weight": {"leave_out": "weight"},
     "weighed": {"policy": LossRanked()},
 }
-
-
-def start(**options):
-    schedule = Schedule(4, window=4, start=1, block=2, pruned_per_block=1)
-    return Pruner(SAMPLES, schedule, **{"prune": 0.3, "seed": 3, **options})
 
 
 def weigh(run, *, reads, sent=False, light=False):
@@ -142,8 +119,7 @@ def test_workers_that_never_read_the_weights_are_warned(run, sent):
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("way", [{}, {"sent": True}, {"sent": True, "light": True}], ids=str)
 def test_workers_that_read_them_are_not(run, way):
-    pruner = weigh(RUNS[run], reads=True, **way)
-    assert len(pruner.history) == 4
+    assert len(weigh(RUNS[run], reads=True, **way).history) == 4
 
 
 def test_a_run_without_weights_needs_no_reading():

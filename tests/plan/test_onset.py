@@ -171,8 +171,11 @@ def test_fractions_after_percentages_are_refused_and_the_reverse(before, now):
 
 @pytest.mark.parametrize(
     ("before", "now", "lower"),
-    [([0.01], 0.6, False), ([1.5, 3], 25.0, False), ([-3.0], 40, False), ([2.3, 0.01], 5.0, True), ([12.0], 0.1, True)],
-)
+    [
+        ([0.01], 0.6, False), ([1.5, 3], 25.0, False), ([-3.0], 40, False), ([2.3, 0.01], 5.0, True),
+        ([12.0], 0.1, True), ([0.0, 0.0], 3.5, False), ([50.0, 61.0], 0.0, False),
+    ],
+)  # fmt: skip
 def test_what_a_metric_may_do_is_taken(before, now, lower):
     history = [{"validation": figure, "lower_is_better": lower} for figure in before]
     assert check_figure(now, lower, history) == now

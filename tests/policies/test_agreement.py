@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from prunedata import Pruner, Schedule
 from prunedata.policies import Random
-from prunedata.policies.agreement import SKETCHED, agreement, drawn, note_left_out, sketch
+from prunedata.policies.agreement import SKETCHED, agreement, drawn, sketch
 
 MASKS = st.integers(1, 200).flatmap(
     lambda n: st.tuples(*[st.lists(st.booleans(), min_size=n, max_size=n).map(np.array)] * 2)
@@ -43,13 +43,6 @@ def test_of_a_million_samples_it_is_near():
 @pytest.mark.parametrize("text", ["", "no base64!", None, 7, sketch(np.ones(9, np.bool_))])
 def test_a_sketch_of_something_else_tells_nothing(text):
     assert agreement(text, sketch(np.zeros(100, np.bool_))) is None
-
-
-def test_only_the_last_sketch_is_kept():
-    history = [{"number": 0, "sketch": sketch(np.array([False, False, True]))}, {"number": 1}]
-    found = note_left_out(np.array([False, True, True]), history)
-    assert found["agreement"] == 1.0
-    assert [record for record in history if "sketch" in record] == []
 
 
 def run(place, stop=None, resume=False, policy=None):

@@ -22,17 +22,17 @@ WRONG = np.arange(SAMPLES) % 5 == 1
 RARE = LABELS == 2
 
 
-def losses(ids, epoch, unit=1.0):
+def losses(ids, epoch):
     """Wrong labels keep high losses; those of the rare label are learnt late."""
     low = np.where(RARE[ids], 2.0, 0.2) / (1 + epoch / 8) + 0.1 * np.sin(ids * 1.7) ** 2
-    return unit * np.where(WRONG[ids], 4.0 + low, low)
+    return np.where(WRONG[ids], 4.0 + low, low)
 
 
 def make(labels=LABELS, **options):
     return Pruner(SAMPLES, Schedule.steady(EPOCHS), policy="auto", **{"labels": labels, **options})
 
 
-def train(run, unit=1.0, batches=None, epochs=EPOCHS):
+def train(run, batches=None, epochs=EPOCHS):
     """What is left of so many epochs; of the last but some batches, if so many are given."""
     while run.next_epoch < epochs + (batches is not None) and not run._engine.is_finished:
         epoch = run.begin_epoch()
@@ -40,7 +40,7 @@ def train(run, unit=1.0, batches=None, epochs=EPOCHS):
         for number, ids in enumerate(epoch.batches(50)):
             if batches is not None and epoch.number == epochs and number == batches:
                 return run
-            run.observe(losses(ids, epoch.number, unit), ids)
+            run.observe(losses(ids, epoch.number), ids)
         run.end_epoch()
     return run
 
@@ -51,29 +51,6 @@ def test_a_rare_label_is_not_left_out_because_it_is_hard():
     assert ((run.visits < EPOCHS) == WRONG).all()
     assert "of the same label" in run.advice.evidence[0]
     assert without.advice.evidence[0].startswith("80 of")
-
-
-def hard(ids, epoch):
-    """As high losses of the rare label as of wrong ones."""
-    return losses(ids, epoch) + np.where(RARE[ids], 3.0, 0.0)
-
-
-def test_without_labels_it_is_left_out():
-    kept = {}
-    for known in (True, False):
-        run = make(LABELS if known else None)
-        for epoch in run.epochs():
-            for ids in epoch.batches(50):
-                run.observe(hard(ids, epoch.number), ids)
-        kept[known] = (run.visits[RARE & ~WRONG] == EPOCHS).mean()
-    assert kept == {True: 1, False: 0}
-
-
-@FEWER
-@given(st.floats(0.01, 100), st.sampled_from(["delivery", "weight"]))
-def test_the_unit_of_the_loss_changes_nothing_of_what_is_left_out(unit, leave_out):
-    run, plain = train(make(leave_out=leave_out), unit), train(make(leave_out=leave_out))
-    assert np.array_equal(run.visits, plain.visits)
 
 
 @FEWER

@@ -1,7 +1,7 @@
-"""Which samples are pruned: the policies' scores and weights, against plain loops, and what they refuse."""
+"""Which samples are pruned: the policies' scores and weights, against plain loops."""
 
 import math
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import FrozenInstanceError
 from fractions import Fraction
 
 import numpy as np
@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import Pruner, Schedule
-from prunedata.errors import PrunedataError
 from prunedata.policies import DroppingCount, EasyPruning, Known, LossRanked, Random
 from prunedata.policies.protocol import describe
 from prunedata.run.epoch import select
@@ -26,19 +24,10 @@ def scores(policy, pairs, kind=np.uint8):
     return policy.scores(Known(np.arange(len(pairs), dtype=np.uint8)[::-1], hits, visits, {}, 1))
 
 
-@given(st.lists(VISITS, min_size=1, max_size=40))
-def test_rank_run_orders_as_the_exact_fractions_do(pairs):
-    got = [int(score) for score in scores(DroppingCount(by="run"), pairs)]
-    exact = [Fraction(hits, max(1, visits)) for hits, visits in pairs]
-    for a, x in zip(got, exact, strict=True):
-        for b, y in zip(got, exact, strict=True):
-            assert (a < b, a == b) == (x < y, x == y)
-
-
 def test_rank_run_tells_all_fractions_of_255_visits_apart():
     pairs = [(h, v) for v in range(1, 256) for h in range(v + 1)]
     got = scores(DroppingCount(by="run"), pairs)
-    exact = np.array([Fraction(h, v) for h, v in pairs])
+    exact = np.array([h / v for h, v in pairs])  # equal exactly where the fractions are
     order = np.argsort(exact, kind="stable")
     assert ((np.diff(exact[order]) > 0) == (np.diff(got[order].astype(np.int64)) > 0)).all()
     assert got.dtype == np.uint16
@@ -60,26 +49,6 @@ def test_the_window_ranks_by_counts_and_random_by_nothing():
     assert scores(Random(), pairs).shape == (3,)
 
 
-@pytest.mark.parametrize("tolerance", [-0.1, np.nan, np.inf, -np.inf, None, "0.5", True, [1.0]])
-def test_a_tolerance_that_makes_no_sense_is_refused(tolerance):
-    with pytest.raises(PrunedataError, match=r"Expected .*tolerance.* Got"):
-        DroppingCount(tolerance=tolerance)
-
-
-@pytest.mark.parametrize("by", ["epoch", "", None, 3, "Window"])
-def test_an_unknown_order_is_refused(by):
-    with pytest.raises(PrunedataError, match=r"Expected by='window' or 'run'. Got"):
-        DroppingCount(by=by)
-    with pytest.raises(PrunedataError, match=r"Expected by='loss', 'window' or 'run'. Got"):
-        EasyPruning(by=by)
-
-
-@pytest.mark.parametrize("ratio", [0, 1, -0.5, 2, np.nan, np.inf, None, "0.5", True])
-def test_a_ratio_that_makes_no_sense_is_refused(ratio):
-    with pytest.raises(PrunedataError, match=r"Expected ratio to be .* Got"):
-        LossRanked(ratio=ratio)
-
-
 def test_policies_are_frozen_values_that_say_what_they_are():
     assert DroppingCount() == DroppingCount(tolerance=0.0, by="window")
     assert len({DroppingCount(), DroppingCount(0.0), DroppingCount(0.5), Random(), Random()}) == 3
@@ -89,9 +58,7 @@ def test_policies_are_frozen_values_that_say_what_they_are():
     assert describe(Random()) == {"name": "Random"}
     assert describe(LossRanked(0.75)) == {"name": "LossRanked", "ratio": 0.75}
     assert describe(EasyPruning()) == {"name": "EasyPruning", "by": "loss", "tolerance": 0.0}
-    assert LossRanked().needs_losses
-    assert EasyPruning().needs_losses
-    assert (Random().tolerance, Random().needs_losses, DroppingCount().needs_losses) == (0.0, False, True)
+    assert (Random().tolerance, Random().needs_losses) == (0.0, False)
 
 
 # -- policies that keep losses
@@ -140,21 +107,6 @@ def test_loss_ranked_draws_from_the_low_losses_and_lets_the_rest_of_them_count_f
 def test_a_ratio_near_zero_lets_all_samples_into_the_group():
     keep, weights = select(LossRanked(5e-324), known([0.1, 0.2, 5.0, 6.0], 1), seed=0, epoch=1)
     assert weights[keep].tolist() == pytest.approx([4 / 3] * 3)
-
-
-def test_the_weighted_sample_stands_for_all_samples():
-    """Every sample counts once in the mean over seeds, whether its loss is low or high."""
-    losses, seeds = [0.1, 0.2, 0.2, 0.3, 0.3, 0.4, 5.0, 6.0, 7.0], 4000
-    weights = np.array([select(LossRanked(), known(losses, 3), seed=s, epoch=1)[1] for s in range(seeds)])
-    # Of a group of 6, 3 are pruned: a weight is 0 or 2, of deviation 1.
-    assert np.abs(weights[:, :6].mean(axis=0) - 1).max() < 5 / seeds**0.5
-    assert (weights[:, 6:] == 1).all()
-
-
-def test_equal_losses_are_pruned_fairly():
-    pruned = sum(~select(EasyPruning(), known([0.5] * 8 + [2.0], 2), seed=s, epoch=1)[0] for s in range(4000))
-    assert pruned[8] == 0
-    assert np.abs(pruned[:8] / 4000 - 0.25).max() < 5 * (0.1875 / 4000) ** 0.5
 
 
 @given(st.lists(VALUES, min_size=2, max_size=40), SEEDS, st.data())
@@ -208,76 +160,3 @@ def test_a_run_ranks_by_the_last_loss_of_each_sample_before_the_epoch(schedule, 
             for x, loss in zip(ids, losses, strict=True):
                 last[x] = loss
     assert np.array_equal(run.arrays["loss"], last, equal_nan=True)
-
-
-def test_of_several_losses_the_last_holds_and_none_is_too_large():
-    run = Pruner(3, Schedule(2, 2, 1, 1, 1), prune=1, policy=LossRanked())
-    for _ in run.epochs():
-        run.observe([5.0, -1e300, 2.5], [0, 1, 0])
-        run.observe([1e300], [2])
-    limit = np.finfo(np.float32).max
-    assert run.arrays["loss"].tolist() == [2.5, -limit, limit]
-
-
-# -- policies of the user's own
-
-
-@dataclass(frozen=True)
-class Steep:
-    """Prunes where the loss rose most since the visit before."""
-
-    tolerance = 0.0
-    needs_losses = True
-
-    def arrays(self, samples):
-        return {"before": np.zeros(samples), "rise": np.zeros(samples, dtype=np.float32)}
-
-    def update(self, arrays, ids, losses, means):
-        arrays["rise"][ids] = losses - arrays["before"][ids]
-        arrays["before"][ids] = losses
-
-    def scores(self, known):
-        return known.arrays["rise"]
-
-
-def test_a_policy_of_the_users_own_keeps_arrays():
-    run = Pruner(4, Schedule(3, 3, 2, 1, 1), prune=2, policy=Steep())
-    for losses in ([1.0, 2.0, 3.0, 4.0], [1.5, 9.0, 3.25, 2.0]):
-        run.begin_epoch()
-        run.observe(losses, np.arange(4))
-        run.end_epoch()
-    assert run.begin_epoch().keep.tolist() == [False, False, True, True]
-    assert run.arrays["rise"].tolist() == [0.5, 7.0, 0.25, -2.0]
-
-
-@pytest.mark.parametrize("name", ["counts", "hits", "visits", "tally", "high", "a b", "open-loss", "", 3])
-def test_arrays_need_names_of_their_own(name):
-    class Policy(Steep):
-        def arrays(self, samples):
-            return {name: np.zeros(samples)}
-
-    with pytest.raises(PrunedataError):
-        Pruner(4, Schedule(3, 3, 2, 1, 1), prune=2, policy=Policy(), classes=10)
-
-
-@pytest.mark.parametrize("array", [np.zeros(3), np.zeros((4, 1)), np.zeros(4, dtype="U3"), [0.0] * 4, None])
-def test_arrays_need_one_number_for_each_sample(array):
-    class Policy(Steep):
-        def arrays(self, samples):
-            return {"mine": array}
-
-    with pytest.raises(PrunedataError, match=r"Expected the array mine of shape \(4,\).* Got"):
-        Pruner(4, Schedule(3, 3, 2, 1, 1), prune=2, policy=Policy())
-
-
-def test_scores_with_nan_are_refused_as_scores():
-    class Unseen(Steep):
-        def scores(self, known):
-            return np.full(4, np.nan)
-
-    run = Pruner(4, Schedule(3, 3, 1, 1, 1), prune=2, policy=Unseen())
-    run.begin_epoch()
-    run.observe(np.ones(4), np.arange(4))
-    run.end_epoch()
-    with pytest.raises(PrunedataError, match="Got 4 NaN"):
-        run.begin_epoch()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata import Pruner, Schedule, policies
+from prunedata import policies
 from prunedata.counting.batches import Batches
 from prunedata.counting.counts import Tally
 from prunedata.counting.sample_arrays import SampleArrays
@@ -81,6 +81,23 @@ def test_numpy_numbers_become_plain_ones(kind, name, number, plain):
     assert policy == kind(**{name: plain})
     assert type(getattr(policy, name)) is float
     assert json.loads(json.dumps(describe(policy)))[name] == plain
+
+
+@pytest.mark.parametrize(
+    ("kinds", "name", "values", "told"),
+    [
+        ((DroppingCount, EasyPruning), "tolerance", [-0.1, np.nan, np.inf, None, "0.5", True, [1.0]], "tolerance"),
+        ((DroppingCount,), "by", ["epoch", "", None, 3, "Window"], "by='window' or 'run'. Got"),
+        ((EasyPruning,), "by", ["epoch", "", None, 3, "Window"], "by='loss', 'window' or 'run'. Got"),
+        ((LossRanked,), "ratio", [0, 1, -0.5, 2, np.nan, np.inf, None, "0.5", True], "ratio to be .* Got"),
+        ((RunningLoss, BoundedLoss), "decay", [-0.1, 1, 1.5, np.nan, "0.5", None], "decay to be .* Got"),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(kinds, name, values, told):
+    for kind in kinds:
+        for value in values:
+            with pytest.raises(PrunedataError, match=f"Expected .*{told}"):
+                kind(**{name: value})
 
 
 BY_LOSSES = [EasyPruning(), LossRanked(), RunningLoss(), BoundedLoss()]
@@ -182,34 +199,3 @@ def test_it_is_a_plain_loop_wherever_blocks_are_cut(kind, said, decay, visits, d
         tally.add(ids, np.zeros(ids.size, np.bool_))
         kept.add(opened, Batches(ids, losses, np.ones(ids.size, np.intp), means), tally.visits)
     assert opened[policy.array].tolist() == wanted
-
-
-def test_each_loss_is_held_against_the_mean_of_its_own_batch():
-    run = Pruner(4, Schedule(2, 2, 1, 1, 1), prune=1, policy=RunningLoss(decay=0))
-    run.begin_epoch()
-    run.observe(np.array([1.0, 2.0]), np.array([0, 1]))
-    run.observe(np.array([10.0, 12.0]), np.array([2, 3]))
-    run.end_epoch()
-    assert run.arrays["excess"].tolist() == [-0.5, 0.5, -1.0, 1.0]
-    assert run.begin_epoch().keep.tolist() == [True, True, True, False]
-
-
-def test_no_loss_counts_for_more_than_one_and_a_label_s_probability_is_what_counts():
-    run = Pruner(4, Schedule(2, 2, 1, 1, 1), prune=1, policy=BoundedLoss(decay=0.5))
-    run.begin_epoch()
-    run.observe(-np.log(np.array([1.0, 0.5, 0.25, 1e-30])), np.array([0, 1, 2, 3]))
-    run.end_epoch()
-    np.testing.assert_allclose(run.arrays["doubt"], [0, 0.25, 0.375, 0.5])
-    assert run.begin_epoch().keep.tolist() == [True, True, True, False]
-
-
-@pytest.mark.parametrize("kind", [RunningLoss, BoundedLoss])
-@pytest.mark.parametrize("decay", [-0.1, 1, 1.5, float("nan"), "0.5", None])
-def test_a_decay_that_makes_no_sense_is_refused(kind, decay):
-    with pytest.raises(PrunedataError, match="decay"):
-        kind(decay)
-
-
-def test_policies_differ_by_their_decay():
-    assert RunningLoss(0.5) != RunningLoss() == RunningLoss(0.8) != DroppingCount()
-    assert BoundedLoss(0.8) != RunningLoss(0.8)

@@ -81,18 +81,6 @@ def test_the_others_are_as_if_they_were_not_there(case, seed, epoch, weighs):
     assert not weights[~among].any()
 
 
-@given(cases(), SEEDS)
-def test_among_all_is_among_each_of_them(case, seed):
-    known, _ = case
-    everyone = np.ones(known.counts.size, dtype=np.bool_)
-    for found, expected in zip(
-        select(WeighsAll(), known, seed=seed, epoch=1, among=everyone),
-        select(WeighsAll(), known, seed=seed, epoch=1),
-        strict=True,
-    ):
-        assert (found.dtype, found.tolist()) == (expected.dtype, expected.tolist())
-
-
 @pytest.mark.parametrize("among", [None, np.array([True, False, True, True])])
 def test_what_was_selected_is_for_reading_and_a_copy(among):
     known = known_of(4, 1)

