@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmarks.faults.attack import Attack, Attempt, Verdict, simplest
-from benchmarks.faults.fuzz.draw import draw
 from benchmarks.faults.fuzz.pool import Hangs, Played, Pool
-from benchmarks.faults.fuzz.setup import Setup, shown, simpler
+from benchmarks.faults.fuzz.setup import Setup, draw, shown, simpler
 
 __all__ = ["Loaders", "Ranks"]
 

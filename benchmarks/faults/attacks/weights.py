@@ -176,7 +176,7 @@ def train(
     setup: Weighed, poisoned: bool, states: Any, stop: int | None, rank: int = 0, ranks: int = 1
 ) -> dict[str, Any]:
     """Train from some states to the end, or to a moment. A loop that is warned of its weights is an error."""
-    from benchmarks.faults.weighed.named import LOOPS  # noqa: PLC0415 (it imports frameworks)
+    from benchmarks.faults.weighed.frameworks import LOOPS  # noqa: PLC0415 (it imports frameworks)
     from prunedata.errors import UnweighedWarning  # noqa: PLC0415
 
     with warnings.catch_warnings():

@@ -41,7 +41,7 @@ class Weighed:
     Attributes
     ----------
     loop : str
-        The framework and its kind of loader, a name in ``benchmarks.faults.weighed.loops.LOOPS``.
+        The framework and its kind of loader, a name in ``benchmarks.faults.weighed.frameworks.LOOPS``.
     figure : str
         ``"within"``: each epoch is validated before it ends; ``"after"``: just after; "" for never.
     accumulate : int
