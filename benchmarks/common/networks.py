@@ -1,7 +1,8 @@
 """The ten networks of the paper's Table 1 in their CIFAR form, by name; and how networks compute on a device.
 
-All take float images of shape (batch, channels, 32, 32) and return scores of shape (batch, classes). Weights are
-initialised as torch does by default, from its global seed.
+LeNet, VGG, and residual networks, also wide ones (Zagoruyko and Komodakis, 2016). All take float images of shape
+(batch, channels, 32, 32) and return scores of shape (batch, classes). Weights are initialised as torch does by default,
+from its global seed.
 """
 
 import itertools

@@ -1,4 +1,7 @@
-"""Accuracy and time against regular training of the same seed, labels, network and epochs."""
+"""Accuracy and time against regular training of the same seed, labels, network and epochs.
+
+What an epoch saves of the time is measured by its neighbours in the same run, as a shared machine drifts between runs.
+"""
 
 import re
 import statistics

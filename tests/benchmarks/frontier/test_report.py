@@ -1,9 +1,5 @@
 """What is read off the frontier's runs: curves, distances, tables, the page and the picture."""
 
-import pytest
-
-pytest.importorskip("torch")
-
 import numpy as np
 import pytest
 from matplotlib.image import imread
