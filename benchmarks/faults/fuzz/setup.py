@@ -2,10 +2,9 @@
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
-__all__ = ["BY_RANK", "OWN", "REPEATING", "STREAMS", "Loaded", "Pass", "Setup", "draw", "shown", "simpler"]
+__all__ = ["BY_RANK", "OWN", "REPEATING", "STREAMS", "Loaded", "Pass", "Setup", "draw", "simpler"]
 
 
 OWN = ("random", "sequential", "distributed", "distributed in order")
@@ -95,18 +94,6 @@ class Setup:
     @property
     def epochs(self) -> int:
         return len(self.plan)
-
-
-def shown(value: Any) -> str:
-    """A setup as Python code, without what stands at its default."""
-    if isinstance(value, tuple):
-        return f"({', '.join(map(shown, value))}{',' * (len(value) == 1)})"
-    if not isinstance(value, Setup | Loaded | Pass):
-        return repr(value)
-    plain = type(value)()
-    told = [(one.name, getattr(value, one.name)) for one in fields(value)]
-    said = ", ".join(f"{name}={shown(own)}" for name, own in told if own != getattr(plain, name))
-    return f"{type(value).__name__}({said})"
 
 
 def simpler(setup: Setup) -> Iterator[Setup]:

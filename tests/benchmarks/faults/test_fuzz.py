@@ -10,12 +10,12 @@ import pytest
 from benchmarks.common.records import Runs
 from benchmarks.faults import __main__ as program
 from benchmarks.faults import results
-from benchmarks.faults.attack import Attack, Attempt, Verdict, search
+from benchmarks.faults.attack import Attack, Attempt, Verdict, search, shown
 from benchmarks.faults.attacks import loaders as searched
 from benchmarks.faults.fuzz import setup as parts
 from benchmarks.faults.fuzz.plain_epochs import PlainEpochs, Wrong, cut, expected, highest_left_out
 from benchmarks.faults.fuzz.pool import Hangs, Pool
-from benchmarks.faults.fuzz.setup import Loaded, Pass, Setup, draw, shown, simpler
+from benchmarks.faults.fuzz.setup import Loaded, Pass, Setup, draw, simpler
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.errors import PrunedataError
 
