@@ -1,4 +1,4 @@
-"""Shards of encoded images, 1,000 each: a tar file and a parquet file of the same images."""
+"""Shards of encoded images, 1,000 each: a tar file and a parquet file of the same images, and TFRecords of them."""
 
 import io
 import tarfile
@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from benchmarks.common.data import Data
 
-__all__ = ["Records", "Shards", "write_shards"]
+__all__ = ["Records", "Shards", "record_features", "write_records", "write_shards"]
 
 SHARD, QUALITY = 1000, 90
 ROWS = 128
@@ -104,3 +104,27 @@ def _write_tar(path: Path, images: list[bytes], labels: list[int], encoding: Enc
 def _write_table(path: Path, first: int, images: list[bytes], labels: list[int]) -> None:
     uids = list(range(first, first + len(images)))
     pq.write_table(pa.table({"uid": uids, "image": images, "label": labels}), path)
+
+
+def write_records(shards: Shards) -> list[str]:
+    """Write a TFRecord file beside each shard, of Examples with ``image`` (bytes) and ``label``; list them in order."""
+    import tensorflow as tf  # noqa: PLC0415 (takes seconds, and others need it not)
+
+    files = []
+    for table in shards.tables:
+        files.append(str(Path(table).with_suffix(".tfrecord")))
+        with tf.io.TFRecordWriter(files[-1]) as writer:
+            for row in pq.read_table(table).to_pylist():
+                feature = {
+                    "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[row["image"]])),
+                    "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[row["label"]])),
+                }
+                writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+    return files
+
+
+def record_features() -> dict[str, Any]:
+    """What :func:`write_records` writes of an image, as ``tf.io.parse_single_example`` takes it."""
+    import tensorflow as tf  # noqa: PLC0415
+
+    return {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}

@@ -4,9 +4,10 @@ Each repeat runs all rivals in turn, so that a busy moment hits them alike.
 """
 
 import gc
+import json
 import os
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import prunedata
 from benchmarks.common.commands import markdown
 
-__all__ = ["Row", "alternate", "cpu", "machine", "made_on", "table"]
+__all__ = ["Row", "alternate", "cpu", "machine", "made_on", "show_rows", "table"]
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,14 @@ def table(rows: Iterable[Row]) -> str:
     """A Markdown table of the rows; after a peer's median, in brackets, how many times as long as ours it took."""
     columns = ("part", "samples", "batch", "median", "min - max", "n", "goal", "peers in the same run")
     return markdown(columns, (row.cells() for row in rows))
+
+
+def show_rows(rows: Sequence[Row], about: Mapping[str, str], as_json: bool) -> None:
+    """Print the rows, and above them what they were measured on: a table, or one JSON object."""
+    if as_json:
+        print(json.dumps({"machine": about, "rows": [row.to_dict() for row in rows]}, indent=2))
+    else:
+        print(", ".join(f"{name} {value}" for name, value in about.items()), table(rows), sep="\n\n")
 
 
 def machine(**more: str) -> dict[str, str]:

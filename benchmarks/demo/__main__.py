@@ -22,9 +22,9 @@ from tqdm import tqdm
 
 from benchmarks.common import data
 from benchmarks.common.commands import add_images, positive, program, share
-from benchmarks.common.parquet import DataFolderError
-from benchmarks.demo import accuracy_curves, wrong_labels
-from benchmarks.demo.report import draw, facts, table
+from benchmarks.common.data import DataFolderError
+from benchmarks.demo import wrong_labels
+from benchmarks.demo.report import draw, draw_accuracy, facts, table
 from benchmarks.demo.stream import FRAMEWORKS, compare, stream_table
 from benchmarks.demo.training import Setting, batch_seconds, interleave, pruned_run, regular_run
 from prunedata import CostModel, Schedule
@@ -63,7 +63,7 @@ def _wrong_labels(options: argparse.Namespace) -> dict[str, Any]:
         runs, advice = wrong_labels.train(setting, clean, lambda _: bar.update(), partial(setattr, bar, "total"))
     result = wrong_labels.facts(setting, runs, advice) | {"noise": options.noise, "picture": str(options.picture)}
     title = f"LeNet on {setting.data.name}, {options.noise:.0%} of the labels wrong, seed {setting.seed}"
-    accuracy_curves.draw(options.picture, title, {name: run["history"] for name, run in result["runs"].items()})
+    draw_accuracy(options.picture, title, {name: run["history"] for name, run in result["runs"].items()})
     return result
 
 

@@ -1,7 +1,8 @@
-"""What the demo found: facts for JSON, and a table to read."""
+"""What the demo found: facts for JSON, a table to read, and the pictures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import accumulate
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -10,12 +11,13 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from benchmarks.common.commands import aligned
-from benchmarks.common.drawing import BLUE, DARK_GREY, SHADE, VERMILION, new_figure, save, tidy
+from benchmarks.common.drawing import BLUE, DARK_GREY, ORANGE, SHADE, VERMILION, new_figure, save, tidy
 from benchmarks.demo.training import Setting, TrainingRun, paired_percent
 from prunedata import CostModel, Schedule
 from prunedata.plan.cost import count_pruned
 
-__all__ = ["draw", "facts", "table"]
+__all__ = ["draw", "draw_accuracy", "facts", "table"]
+
 
 HEADINGS = (
     "run",
@@ -182,3 +184,31 @@ def _strip(axes: Axes, schedule: Schedule) -> None:
     axes.set(xlim=(-0.5, schedule.epochs - 0.5), ylim=(0, 1), yticks=[])
     axes.set_xlabel("epoch (filled: pruned; black line: a window begins, counts start anew, learning rate drops)")
     axes.set_ylabel("schedule", rotation=0, ha="right", va="center")
+
+
+LINES = {"regular": DARK_GREY, "auto": BLUE, "at random": VERMILION, "fewer epochs": ORANGE}
+
+
+def draw_accuracy(path: Path, title: str, histories: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
+    """Write the picture of the first minute as a PNG: test accuracy over the visits that it took, a line for each run.
+
+    Parameters
+    ----------
+    path : Path
+        The file to write, replaced if it is there.
+    title : str
+        One line above the picture.
+    histories : mapping of str to mapping
+        Of each run, ``visits`` and ``accuracy_percent`` of each epoch.
+    """
+    figure = new_figure(8, 4.6)
+    axes = figure.subplots()
+    for name, history in histories.items():
+        thousands = [visits / 1000 for visits in accumulate(history["visits"])]
+        axes.plot(thousands, history["accuracy_percent"], color=LINES[name], linewidth=1.8, label=name)
+        axes.plot(thousands[-1:], history["accuracy_percent"][-1:], "o", color=LINES[name])
+    axes.set_title(title, fontsize=11)
+    axes.set(xlabel="samples trained on so far, thousands (dot: the end of a run)", ylabel="test accuracy, %")
+    axes.legend(frameon=False)
+    tidy(axes)
+    save(figure, path)

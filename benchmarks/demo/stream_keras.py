@@ -8,8 +8,7 @@ import tensorflow as tf
 import torch
 from keras import layers
 
-from benchmarks.common.shards import Shards
-from benchmarks.common.tfrecords import FEATURES, write_records
+from benchmarks.common.shards import Shards, record_features, write_records
 from benchmarks.demo.stream_loaders import BUFFER
 from benchmarks.demo.training import MOMENTUM, RATE_DROP, WEIGHT_DECAY, Setting, new_pruner
 from prunedata import Pruner
@@ -18,6 +17,8 @@ from prunedata.adapters.tensorflow import wrap
 from prunedata.policies import DroppingCount
 
 __all__ = ["lenet", "train"]
+
+FEATURES = record_features()
 
 
 class Model(PruneMixin, keras.Model):  # type: ignore[misc]

@@ -22,7 +22,7 @@ from pathlib import Path
 from benchmarks.common.commands import positive, program
 from benchmarks.common.records import Runs
 from benchmarks.distributed.arguments import add_data, add_task, data_of, task_of
-from benchmarks.distributed.staleness.runs import add_staleness, staleness
+from benchmarks.distributed.staleness import add_staleness, staleness
 from benchmarks.distributed.tables import markdown_savings, markdown_tables, objects
 
 __all__ = ["main"]
@@ -80,13 +80,13 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def _measure(options: argparse.Namespace) -> int:
     """Run a command, and return how much went wrong."""
-    from benchmarks.distributed.measured import page, results, runs  # noqa: PLC0415 (torch takes seconds)
+    from benchmarks.distributed.measured import measured_tables, results, runs  # noqa: PLC0415 (torch takes seconds)
 
     recorded = options.results or results.RESULTS
     if options.command == "tables":
-        print(page.tables(recorded))
+        print(measured_tables.tables(recorded))
         if options.write:
-            page.write(recorded)
+            measured_tables.write(recorded)
         return 0
     if options.command == "figures":
         from benchmarks.distributed.measured import figures  # noqa: PLC0415 (matplotlib takes seconds)

@@ -1,22 +1,23 @@
 """What an attack is, how its attempts are judged, and the search, which begins anew with every seed."""
 
 import random
+import re
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from enum import Enum
 from itertools import count, islice
 from pathlib import Path
 from time import monotonic
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
-__all__ = ["Attack", "Attempt", "Outcome", "Verdict", "search", "simplest"]
+__all__ = ["Attack", "Attempt", "Outcome", "RandomTrainings", "Verdict", "search", "shown"]
 
-Some = TypeVar("Some")
-TRIES = 60
-"""How many simpler setups are tried for each failure, at most."""
+Setup = TypeVar("Setup")
+SIMPLIFIED, TRIES = 5, 60
+"""How many failures are made simpler, and how many simpler setups are tried for each of them, at most."""
 
 
 class Verdict(Enum):
@@ -118,26 +119,78 @@ class Attack(ABC):
         return place
 
 
-def simplest(
-    setup: Some,
-    found: Attempt,
-    simpler: Callable[[Some], Iterable[Some]],
-    judge: Callable[[Some], Attempt],
-    kind: Callable[[Attempt], str],
-) -> tuple[Some, Attempt]:
-    """Return the simplest setup that still fails alike, as far as leaving out one thing after the other leads."""
-    left, again = TRIES, True
-    while again:
-        again = False
-        for one in simpler(setup):
-            left -= 1
-            if left < 0:
-                return setup, found
-            told = judge(one)
-            if told.verdict is found.verdict and kind(told) == kind(found):
-                setup, found, again = one, told, True
-                break
-    return setup, found
+class RandomTrainings(Attack, Generic[Setup]):
+    """A case is one training, with what it needs drawn at random. One that fails is made simpler before it is told."""
+
+    refusals: ClassVar[tuple[str, ...]]
+    """What a run may be refused with, by what is drawn: patterns, with N in the place of numbers."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        super().__init__(folder, seed)
+        self._failed = 0
+
+    @abstractmethod
+    def draw(self, chance: random.Random) -> Setup:
+        """Draw what a training needs."""
+
+    @abstractmethod
+    def judge(self, setup: Setup) -> Attempt:
+        """Train as a setup says, and look at what came."""
+
+    @abstractmethod
+    def simpler(self, setup: Setup) -> Iterator[Setup]:
+        """Yield setups that are simpler in one thing."""
+
+    def attempt(self, case: int, chance: random.Random) -> Iterator[Attempt]:
+        setup = self.draw(chance)
+        found = self.judge(setup)
+        if found.verdict is Verdict.REFUSED:
+            told = _first_sentence(found.seen)
+            known = any(re.search(pattern, told) for pattern in self.refusals)
+            found = Attempt(Verdict.REFUSED, told) if known else Attempt(Verdict.UNCLEAR, f"refused: {found.seen}")
+        if found.verdict not in (Verdict.EXACT, Verdict.REFUSED):
+            self._failed += 1
+            if self._failed <= SIMPLIFIED:
+                setup, found = self._simplest(setup, found)
+            found = Attempt(found.verdict, f"{found.seen} [{shown(setup)}]")
+        yield found
+
+    def _simplest(self, setup: Setup, found: Attempt) -> tuple[Setup, Attempt]:
+        """The simplest setup that still fails alike, as far as leaving out one thing after the other leads."""
+        left, again = TRIES, True
+        while again:
+            again = False
+            for one in self.simpler(setup):
+                left -= 1
+                if left < 0:
+                    return setup, found
+                told = self.judge(one)
+                if told.verdict is found.verdict and _kind(told.seen) == _kind(found.seen):
+                    setup, found, again = one, told, True
+                    break
+        return setup, found
+
+
+def shown(value: Any) -> str:
+    """A setup as Python code, without what stands at its default."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(shown, value))}{',' * (len(value) == 1)})"
+    if not is_dataclass(value) or isinstance(value, type):
+        return repr(value)
+    plain = type(value)()
+    told = [(one.name, getattr(value, one.name)) for one in fields(value)]
+    said = ", ".join(f"{name}={shown(own)}" for name, own in told if own != getattr(plain, name))
+    return f"{type(value).__name__}({said})"
+
+
+def _first_sentence(told: str) -> str:
+    """What is expected, with N in the place of numbers: how refusals are counted."""
+    return re.sub(r"\d+", "N", told.partition(". Got")[0])
+
+
+def _kind(told: str) -> str:
+    """A message without what is another each time."""
+    return re.sub(r"\W*\d[\d., \]]*", " ", told.splitlines()[-1])[:60] if told else ""
 
 
 def search(

@@ -43,13 +43,9 @@ from benchmarks.frontier.report.auto import ALONE, AUTO, BEGIN_SHORT, REGULAR, a
 from benchmarks.frontier.report.auto import BEGIN as BEGIN_AUTO
 from benchmarks.frontier.report.auto import SHORT as SHORT_EPOCHS
 from benchmarks.frontier.report.picture import draw
-from benchmarks.frontier.report.replay import BEGIN as BEGIN_REPLAY
-from benchmarks.frontier.report.replay import replay
-from benchmarks.frontier.report.summary import BEGIN as BEGIN_SUMMARY
-from benchmarks.frontier.report.summary import summary
-from benchmarks.frontier.report.table import BEGIN, all_tables
+from benchmarks.frontier.report.table import BEGIN, BEGIN_SUMMARY, all_tables, summary
 from benchmarks.frontier.report.turn import BEGIN as BEGIN_TURN
-from benchmarks.frontier.report.turn import BEGIN_VARIED, turn, varied
+from benchmarks.frontier.report.turn import BEGIN_REPLAY, BEGIN_VARIED, replay, turn, varied
 from benchmarks.frontier.subjects import SUBJECTS, Subject
 from benchmarks.frontier.suspects import BEGIN as BEGIN_SUSPECTS
 from benchmarks.frontier.suspects import judge, table

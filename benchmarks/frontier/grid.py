@@ -9,7 +9,7 @@ from itertools import product
 import torch
 from tqdm import tqdm
 
-from benchmarks.common.networks.graphs import precision_of
+from benchmarks.common.networks import precision_of
 from benchmarks.common.records import Facts, Runs
 from benchmarks.common.timing import cpu
 from benchmarks.frontier.arms import ARMS, KINDS, SEEDS, Lengths, Plan

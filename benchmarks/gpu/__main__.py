@@ -1,6 +1,9 @@
 """Run what a GPU is needed for, within a budget of seconds, or print the tables of what was recorded."""
 
 import argparse
+import re
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -10,18 +13,46 @@ from pathlib import Path
 import torch
 
 from benchmarks.common.commands import add_images, add_results, fill, program
-from benchmarks.common.records import Runs
-from benchmarks.gpu import costs, deep, exact, networks, tests_there, watching
+from benchmarks.common.records import Facts, Runs
+from benchmarks.gpu import costs, deep, exact
 from benchmarks.gpu.costs import Piece, Place, go_through, named
 from benchmarks.gpu.tables import BEGIN, parts
 
-__all__ = ["PARTS", "RESULTS", "main"]
+__all__ = ["PARTS", "RESULTS", "files", "main"]
 
 RESULTS = Runs(Path(__file__).with_name("results.jsonl.bz2"))
 """By the names of the pieces."""
+ROOT = Path(__file__).parents[2]
+LONGEST = 120
+"""Seconds that the tests may take."""
+
+
+def files() -> list[str]:
+    """The files that have tests marked ``cuda``, relative to the checkout."""
+    found = (ROOT / "tests").rglob("test_*.py")
+    return sorted(str(file.relative_to(ROOT)) for file in found if "mark.cuda" in file.read_text(encoding="utf-8"))
+
+
+def _tests_there(place: Place) -> Facts:
+    # Another release of PyTorch than the one that the tests are pinned to may warn of other things.
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "cuda", "-W", "default", "-p", "no:cacheprovider", *files()]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LONGEST, check=False)
+    last = done.stdout.strip().splitlines()[-1] if done.stdout.strip() else done.stderr[-300:]
+    counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|skipped|error)", last)}
+    right = done.returncode == 0 and (counts.get("passed", 0) > 0 or not place.full)
+    if not right:
+        print(done.stdout[-6000:], done.stderr[-1000:])
+    return {"right": right, "said": last, **counts, "hardware": named(place)}
+
+
+def _tests(place: Place) -> list[Piece]:
+    """One piece for all tests marked ``cuda``."""
+    return [Piece("tests/cuda", 60, lambda: _tests_there(place))]
+
+
 PARTS = {
-    "tests": tests_there.pieces, "exact": exact.pieces, "costs": costs.pieces, "networks": networks.pieces,
-    "watch": watching.pieces, "deep": deep.pieces,
+    "tests": _tests, "exact": exact.pieces, "costs": costs.pieces, "networks": deep.ten_networks,
+    "watch": costs.watch, "deep": deep.arms,
 }  # fmt: skip
 """In the order in which they run."""
 

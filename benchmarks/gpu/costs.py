@@ -1,8 +1,9 @@
-"""What ``observe`` adds to a step, and how near the trainer comes to what the card can do."""
+"""What ``observe`` and ``prunedata watch`` add to a step, and how near the trainer comes to what the card can do."""
 
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -11,19 +12,21 @@ from statistics import median
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.common.networks import build
 from benchmarks.common.records import Facts, Runs
 from benchmarks.common.timing import alternate, made_on
+from benchmarks.overhead.watching import WIDTH, trained
 from benchmarks.study.data import study_data
 from benchmarks.study.recipe import Recipe
 from benchmarks.study.training_step import Images, Trainer
 from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import wrap
 
-__all__ = ["Piece", "Place", "go_through", "named", "pieces"]
+__all__ = ["Piece", "Place", "go_through", "named", "pieces", "watch"]
 
 
 @dataclass(frozen=True)
@@ -239,3 +242,66 @@ def pieces(place: Place) -> list[Piece]:
         Piece("pace/graph", 8, partial(_pace, place, graphs=True)),
         Piece("pace/graph-compiled", 60, partial(_pace, place, graphs=True, compiled=True)),
     ]
+
+
+TRAINERS = ("huggingface", "lightning")
+FIRST = 20
+"""Steps that are not timed."""
+
+
+class Busy(nn.Module):
+    """A small layer, and products that keep the device busy and launch little."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__()
+        self.layer = nn.Linear(WIDTH, 3, device=place.device)
+        self.products = place.of(28, 1)
+        size = place.of(4096, 8)
+        self.one = torch.full((size, size), 1 / size, device=place.device, dtype=torch.bfloat16)
+        self.other = torch.empty_like(self.one)
+
+    def forward(self, points: Tensor) -> Tensor:
+        """Return the layer's scores."""
+        with torch.no_grad():
+            for _ in range(self.products):
+                torch.mm(self.one, self.one, out=self.other)
+        scores: Tensor = self.layer(points)
+        return scores
+
+
+def _waits(place: Place, kind: str, steps: int, *, watched: bool) -> int:
+    """How often a training makes the host wait for the device."""
+    if not place.full:
+        trained(kind, steps, watched=watched, network=partial(Busy, place))
+        return 0
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            trained(kind, steps, watched=watched, network=partial(Busy, place), gpu=True)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    return sum("synchronizing" in str(one.message) for one in said)
+
+
+def _watched(place: Place, kind: str) -> Facts:
+    steps, repeats = place.of(300, 2 * FIRST), place.of(3, 1)
+
+    def step(*, watched: bool) -> float:
+        clock = trained(kind, steps, watched=watched, network=partial(Busy, place), gpu=place.full)
+        return 1e3 * (clock.at[-1] - clock.at[FIRST]) / (steps - 1 - FIRST)
+
+    step(watched=False)  # what is done once
+    times = alternate({"plain": lambda: step(watched=False), "watched": lambda: step(watched=True)}, repeats)
+    waits = {watched: _waits(place, kind, steps, watched=watched) for watched in (False, True)}
+    added = median(watched - plain for plain, watched in zip(times["plain"], times["watched"], strict=True))
+    return {
+        "trainer": kind, "step_ms": median(times["plain"]), "watched_ms": median(times["watched"]), "steps": steps,
+        "n": repeats, "added_us": 1e3 * added, "waits": waits[False], "waits_watched": waits[True],
+        "hardware": named(place), "right": waits[True] - waits[False] < steps / 10,
+    }  # fmt: skip
+
+
+def watch(place: Place) -> list[Piece]:
+    """A piece for each trainer: what ``prunedata watch`` adds to a step of 5 ms, and how often the host waits."""
+    return [Piece(f"watch/{kind}", 25, partial(_watched, place, kind)) for kind in TRAINERS]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
-from benchmarks.common.networks.graphs import captured
+from benchmarks.common.networks import captured
 from benchmarks.common.records import Facts
 from benchmarks.gpu.costs import Piece, Place, named
 from prunedata import Pruner, Schedule

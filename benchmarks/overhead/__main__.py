@@ -9,7 +9,6 @@ the clock's. Our runs and the peers' take turns, and a ratio is the median over 
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,10 +18,19 @@ import torch
 
 from benchmarks.common.commands import positive, program
 from benchmarks.common.infobatch import InfoBatch
-from benchmarks.common.timing import Row, machine, table
+from benchmarks.common.timing import Row, machine, show_rows
 from benchmarks.overhead.callers import keys
-from benchmarks.overhead.single_calls import end_of_epoch, observe, order, selection
-from benchmarks.overhead.whole_runs import added_to_an_epoch, commit, commit_after, commits, whole_run
+from benchmarks.overhead.parts import (
+    added_to_an_epoch,
+    commit,
+    commit_after,
+    commits,
+    end_of_epoch,
+    observe,
+    order,
+    selection,
+    whole_run,
+)
 
 __all__ = ["main"]
 
@@ -47,10 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for row in _measure(options, peer):
         print(f"{len(rows) + 1}: {row.part}, {row.samples:,} samples", file=sys.stderr)
         rows.append(row)
-    if options.json:
-        print(json.dumps({"machine": about, "rows": [row.to_dict() for row in rows]}, indent=2))
-    else:
-        print(", ".join(f"{name} {value}" for name, value in about.items()), table(rows), sep="\n\n")
+    show_rows(rows, about, options.json)
     return 0
 
 

@@ -7,7 +7,6 @@ Each turn is one epoch: every batch is asked for and its losses are reported, on
 same ids and take nothing back. Seconds are the clock's, as processes wait for one another. Turns alternate.
 """
 
-import json
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ import numpy as np
 
 from benchmarks.common.commands import positive, program
 from benchmarks.common.processes.on_ray import on_ray
-from benchmarks.common.timing import Row, alternate, machine, table
+from benchmarks.common.timing import Row, alternate, machine, show_rows
 from prunedata import Dealer, Pruner, Schedule
 from prunedata.policies import Random
 from prunedata.types import Recorded, SomeIds
@@ -45,10 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with on_ray() as version:
         about = machine(ray=version)
         rows = list(_measure(options.samples, options.batch_size, options.repeats))
-    if options.json:
-        print(json.dumps({"machine": about, "rows": [row.to_dict() for row in rows]}, indent=2))
-    else:
-        print(", ".join(f"{name} {value}" for name, value in about.items()), table(rows), sep="\n\n")
+    show_rows(rows, about, options.json)
     return 0
 
 

@@ -12,7 +12,6 @@ processor's. Turns alternate. Bytes are those that a rank sends if each part of 
 added up and once to be known.
 """
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter, process_time
 from typing import Any
@@ -23,7 +22,7 @@ import torch.distributed as dist
 
 from benchmarks.common.commands import positive, program
 from benchmarks.common.processes.ranks import in_ranks
-from benchmarks.common.timing import Row, alternate, machine, table
+from benchmarks.common.timing import Row, alternate, machine, show_rows
 from prunedata import Pruner, Schedule
 from prunedata.adapters.torch.ranks import Ranks
 from prunedata.counting.counts import Tally
@@ -54,10 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--json", action="store_true", help="print one JSON object instead of a table")
     options = parser.parse_args(arguments)
     rows = [Row(**row) for row in in_ranks(options.ranks, _all_rows, options.samples, options.repeats)]
-    if options.json:
-        print(json.dumps({"machine": machine(), "rows": [row.to_dict() for row in rows]}, indent=2))
-    else:
-        print(", ".join(f"{name} {value}" for name, value in machine().items()), table(rows), sep="\n\n")
+    show_rows(rows, machine(), options.json)
+    if not options.json:
         for samples in options.samples:
             told = ", ".join(f"{name} {sent:,}" for name, sent in _bytes(samples, options.ranks).items())
             print(f"\nbytes that a rank sends, of {samples:,} samples: {told}")

@@ -7,11 +7,18 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from benchmarks.common.commands import markdown
-from benchmarks.pages.accuracy import gain_of, table_of_accuracy, table_of_families, table_of_gains
+from benchmarks.pages.accuracy import (
+    PAPER,
+    gain_of,
+    table_of_accuracy,
+    table_of_families,
+    table_of_gains,
+    table_of_savings,
+    table_of_time,
+)
 from benchmarks.pages.overlap import RESULTS, recorded_pairs
 from benchmarks.pages.ten_networks import RECORDED
 from benchmarks.pages.ten_networks import table as table_of_networks
-from benchmarks.pages.time_saved import PAPER, table_of_savings, table_of_time
 from benchmarks.study.arms import ARMS, columns
 
 __all__ = ["TABLES", "study"]

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from benchmarks.common.commands import add_results, program
 from benchmarks.common.drawing import new_figure, save
-from benchmarks.pages.curves import draw_curves, draw_samples
-from benchmarks.pages.saving_pictures import draw_accuracy, draw_saving
+from benchmarks.pages.figures import draw_accuracy, draw_curves, draw_samples, draw_saving
 from benchmarks.study.choosers import rates
 from benchmarks.study.data import study_data
 from benchmarks.study.recipe import LabelNoise, Recipe

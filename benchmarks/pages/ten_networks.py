@@ -20,8 +20,8 @@ from tqdm import tqdm
 from benchmarks.common.commands import add_images, markdown, program
 from benchmarks.common.networks import NETWORKS
 from benchmarks.common.timing import made_on
+from benchmarks.pages.accuracy import PAPER
 from benchmarks.pages.overlap import RESULTS
-from benchmarks.pages.time_saved import PAPER
 from benchmarks.study.data import StudyData, study_data
 from benchmarks.study.recipe import Recipe
 from benchmarks.study.training_step import Images, Trainer

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.scale import memory
+from benchmarks.scale.run import forget_peak, memory_now, memory_peak
 
 __all__ = ["measure_exchange"]
 
@@ -63,8 +63,8 @@ def _steps(samples: int) -> dict[str, dict[str, float]]:
             if number % RANKS == rank:
                 pruner.observe(losses[: ids.size], ids)
         dist.barrier()
-        sent, at_first = _sent(), memory.now()
-        memory.forget_peak()
+        sent, at_first = _sent(), memory_now()
+        forget_peak()
         wall, cpu = perf_counter(), process_time()
         pruner.end_epoch()
         seconds, cpu_seconds = perf_counter() - wall, process_time() - cpu
@@ -72,7 +72,7 @@ def _steps(samples: int) -> dict[str, dict[str, float]]:
         steps[f"exchange, {kind}"] = {
             "seconds": round(seconds, 6),
             "cpu_seconds": round(cpu_seconds, 6),
-            "peak_bytes": memory.peak() - at_first,
+            "peak_bytes": memory_peak() - at_first,
             "sent_bytes": (_sent() - sent) // RANKS,
         }
         dist.barrier()

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.scale import memory
 from prunedata import Pruner, Schedule
 from prunedata.policies import DroppingCount, RunningLoss
 from prunedata.policies.protocol import Policy
 from prunedata.run.epoch import Epoch
 
-__all__ = ["POLICIES", "measure_run"]
+__all__ = ["POLICIES", "forget_peak", "measure_run", "memory_now", "memory_peak"]
+
 
 POLICIES: dict[str, Policy] = {"dropping-count": DroppingCount(), "running-loss": RunningLoss()}
 BATCH = 4096
@@ -26,25 +26,48 @@ EPOCHS = 200
 """As the paper's runs have: counts of a byte."""
 
 
+STATUS, FORGET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def memory_now() -> int:
+    """Bytes in the memory of this process, as Linux counts it."""
+    return _read("VmRSS")
+
+
+def memory_peak() -> int:
+    """Bytes in memory at most, since the process began or :func:`forget_peak`."""
+    return _read("VmHWM")
+
+
+def forget_peak() -> None:
+    """Let :func:`memory_peak` begin anew."""
+    FORGET.write_text("5")
+
+
+def _read(name: str) -> int:
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(f"{name}:"))
+    return int(line.split()[1]) * 1024
+
+
 class Steps:
     """What each step took: processor and wall seconds, and the most memory above what the process had at first."""
 
     def __init__(self) -> None:
         gc.collect()
-        self._at_first = memory.now()
+        self._at_first = memory_now()
         self.found: dict[str, dict[str, float]] = {}
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Measure what is within."""
-        memory.forget_peak()
+        forget_peak()
         wall, cpu = perf_counter(), process_time()
         yield
         self.found[name] = {
             "seconds": round(perf_counter() - wall, 6),
             "cpu_seconds": round(process_time() - cpu, 6),
-            "peak_bytes": memory.peak() - self._at_first,
-            "bytes_after": memory.now() - self._at_first,
+            "peak_bytes": memory_peak() - self._at_first,
+            "bytes_after": memory_now() - self._at_first,
         }
 
 

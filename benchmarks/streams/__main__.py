@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 from benchmarks.common import data
 from benchmarks.common.commands import add_images, markdown, positive, program
-from benchmarks.common.parquet import DataFolderError
+from benchmarks.common.data import DataFolderError
 from benchmarks.common.shards import Shards, write_shards
 from benchmarks.common.timing import machine
 from benchmarks.streams.many_samples import SHARD, measure

@@ -8,13 +8,14 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from benchmarks.common.shards import Shards
-from benchmarks.common.tfrecords import FEATURES, write_records
+from benchmarks.common.shards import Shards, record_features, write_records
 from benchmarks.streams.passes import BATCH, Batches, Passes
 from prunedata import Pruner
 from prunedata.adapters.tensorflow import wrap
 
 __all__ = ["over_records", "over_records_in_one_thread"]
+
+FEATURES = record_features()
 
 
 def over_records(shards: Shards) -> Passes:

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.common.data import ImageSet, crop_and_flip
-from benchmarks.common.networks import build
-from benchmarks.common.networks.graphs import captured, mixed_precision
+from benchmarks.common.networks import build, captured, mixed_precision
 from benchmarks.study.recipe import Recipe
 
 __all__ = ["Images", "Parallel", "Trainer"]

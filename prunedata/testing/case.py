@@ -8,6 +8,7 @@ from unittest import SkipTest
 import numpy as np
 import numpy.typing as npt
 
+from prunedata.errors import SkippedSamples
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.protocol import Policy
 from prunedata.policies.rules import DroppingCount
@@ -16,8 +17,8 @@ from prunedata.run.pruner import Pruner
 from prunedata.types import Ids
 
 __all__ = [
-    "Batch", "BrokenContract", "Case", "Loader", "Pass", "Run", "SkippedClause", "States", "broken", "losses_of",
-    "read_pair", "restored", "shorten", "stopped", "whole_run",
+    "Batch", "BrokenContract", "Case", "Loader", "Pass", "Record", "Run", "SkippedClause", "States", "broken",
+    "losses_of", "read_pair", "restored", "shorten", "stopped", "whole_run",
 ]  # fmt: skip
 
 Loader = Iterable[tuple[Any, Any]]
@@ -226,6 +227,13 @@ class Pass:
         for _ in self.take():
             pass
         return self
+
+    def end(self, expected: str) -> None:
+        """End the epoch; if samples are missing, what was ``expected`` is broken."""
+        try:
+            self.run.pruner.end_epoch()
+        except SkippedSamples as error:
+            broken(self.run.clause, expected, f"SkippedSamples: {str(error).removesuffix('.')}")
 
     @property
     def times(self) -> Ids:

@@ -5,15 +5,17 @@ from typing import Any
 
 from prunedata.run.pruner import Pruner
 from prunedata.testing.case import Case, Loader, SkippedClause
-from prunedata.testing.reports import check_left_out, check_reports, check_truncation
 from prunedata.testing.samples import (
     check_empty_worker,
     check_endless,
     check_frozen,
     check_ids,
+    check_left_out,
     check_masks,
     check_once,
+    check_reports,
     check_resume,
+    check_truncation,
 )
 from prunedata.testing.training import check_attached_once, check_parity, check_records, check_structure, check_weights
 

@@ -157,7 +157,7 @@ def _numbers(name: str, ask: Callable[[], Array], known: Known) -> Array:
 
 def _check_unchanged(promise: str, given: Arrays, before: Arrays) -> None:
     for name, array in given.items():
-        if not np.array_equal(array, before[name], equal_nan=array.dtype.kind == "f"):
+        if not _equal(array, before[name]):
             _broken(promise, f"{promise}() to leave {name} as it is", "another content")
 
 

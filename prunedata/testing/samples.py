@@ -1,8 +1,12 @@
-"""Clauses about the samples that a loader delivers: the right ones, once each, and what it does without end."""
+"""Clauses about the samples that a loader delivers, and about what the adapter tells the run of them."""
+
+from itertools import islice
 
 import numpy as np
 
-from prunedata.errors import PrunedataError
+from prunedata.errors import PrunedataError, SkippedSamples
+from prunedata.policies.rules import Random
+from prunedata.run.adapter import together
 from prunedata.testing.case import (
     BrokenContract,
     Case,
@@ -18,11 +22,11 @@ from prunedata.testing.case import (
     stopped,
     whole_run,
 )
-from prunedata.testing.training import check_held_back
 from prunedata.types import Ids
 
 __all__ = [
-    "check_empty_worker", "check_endless", "check_frozen", "check_ids", "check_masks", "check_once", "check_resume",
+    "check_empty_worker", "check_endless", "check_frozen", "check_ids", "check_left_out", "check_masks", "check_once",
+    "check_reports", "check_resume", "check_truncation",
 ]  # fmt: skip
 
 
@@ -84,7 +88,7 @@ def check_resume(case: Case) -> None:
                 times = each.whole().times + (delivered if each.epoch.number == stop[0] else 0)
                 _each_once("resume", each, times, f"in a run resumed after {stop[1]} batches of epoch {stop[0]}")
             if case.records:
-                check_held_back(case, workers, stop)
+                _check_held_back(case, workers, stop)
 
 
 def check_empty_worker(case: Case) -> None:
@@ -149,3 +153,111 @@ def _check_refused(case: Case, workers: int, stop: tuple[int, int], states: Stat
         return
     where = f"with {workers} workers after {stop[1]} batches of epoch {stop[0]}"
     broken("resume", f"a PrunedataError from a run resumed {where}, as resumes=False", "a batch")
+
+
+def _check_held_back(case: Case, workers: int, stop: tuple[int, int]) -> None:
+    """A part of ``resume``: losses held back are in what is saved, and are gone when another state is loaded."""
+    run = Run(case, "resume", workers, record="weigh")
+    for each in run.epochs(stop[0]):
+        each.whole()
+    each, pruner = run.begin(), run.pruner
+    where, batches = each.where, each.take()
+    seen = np.concatenate([numbers for _, numbers in islice(batches, stop[1])])
+    state, again = pruner.state_dict(), case.pruner()
+    again.load_state_dict(state)
+    lost = seen[again.begin_epoch().remaining[seen]]
+    if lost.size:
+        broken(
+            "resume",
+            f"what is saved within {where} to have all losses so far",
+            f"none of the samples {shorten(lost)}: override held_back",
+        )
+    next(batches, None)  # its losses are held back when the state is loaded
+    batches.close()
+    pruner.load_state_dict(state)
+    pruner.begin_epoch()
+    _ = pruner.counts  # has everything handed over
+    expected, got = (one.begin_epoch().remaining for one in (again, pruner))
+    wrong = np.flatnonzero(expected != got)
+    if wrong.size:
+        broken(
+            "resume",
+            f"losses that are held back to be dropped when a state is loaded, in {where}",
+            f"those of the samples {shorten(wrong)}, recorded: override forget",
+        )
+
+
+def check_truncation(case: Case) -> None:
+    """Clause ``truncation``: an epoch whose loop was left early can't end without SkippedSamples."""
+    for workers in case.workers:
+        run = Run(case, "truncation", workers)
+        for each in run.epochs(3):
+            rest = np.setdiff1d(np.flatnonzero(each.epoch.keep), _leave_early(each))
+            run.pruner.observe(losses_of(rest, each.epoch.number), rest)
+
+
+def check_reports(case: Case) -> None:
+    """Clause ``reports``: where no losses are needed, the adapter says how much it delivered.
+
+    Under ``Random()`` an epoch whose loop was left early can't end; one whose loop was run to its end can. Not
+    checked if ``case.reports`` is false.
+    """
+    if not case.reports:
+        raise SkippedClause("reports", "reports=False")
+    for workers in case.workers:
+        pruner = case.pruner(policy=Random())
+        run = Run(case, "reports", workers, pruner=pruner, record="not", detail="no losses observed")
+        while pruner.next_epoch < 4:
+            each = run.begin()
+            if each.epoch.number < 3:
+                _leave_early(each)
+            _train(each)
+
+
+def check_left_out(case: Case) -> None:
+    """Clause ``left out``: what the user's own settings leave out is no error, and nothing else is skipped.
+
+    Needs ``case.drop_last``.
+    """
+    if case.drop_last is None:
+        raise SkippedClause("left out", "it needs drop_last")
+    for workers in case.workers:
+        run, early = (Run(case, "left out", workers, make=case.drop_last, detail="with drop_last") for _ in range(2))
+        dropped = 0
+        while run.pruner.next_epoch < run.pruner.schedule.epochs:
+            each = run.begin()
+            dropped += each.epoch.kept - _train(each)
+        if not dropped:
+            got = "all samples: pass drop_last on to the batches. If you do, take another number of samples"
+            broken("left out", f"the loader with drop_last to leave something out, with {workers} workers", got)
+        _leave_early(early.begin())
+
+
+def _leave_early(each: Pass) -> Ids:
+    """Train on one batch, and expect that the epoch can't end; return the ids of the batch."""
+    run, pairs = each.run, each.take()
+    seen = next(pairs, (np.arange(0),))[0]
+    if seen.size >= each.epoch.kept:
+        raise ValueError(f"Expected a loader of several batches in {each.where}. Got one: make them smaller.")
+    pairs.close()
+    try:
+        run.pruner.end_epoch()
+    except SkippedSamples:
+        pass
+    else:
+        cause = ": count a batch when the loop gets it, not when it is read ahead" if run.record == "not" else ""
+        broken(run.clause, f"SkippedSamples in {each.where}, left after one batch", f"an epoch that ended{cause}")
+    return seen
+
+
+def _train(each: Pass) -> int:
+    """Train on all batches, and expect that the epoch ends; return the number of samples.
+
+    Where nothing is observed, the adapter has to say that the pass is over.
+    """
+    run, delivered = each.run, sum(numbers.size for _, numbers in each.take())
+    reported = together(each.epoch.number, (report for one in run.pruner.adapters for report in one.deliveries))
+    if run.record == "not" and reported.ended is None:
+        broken(run.clause, f"delivery.end() after the last batch of {each.where}", "no such call")
+    each.end(f"{each.where} to end after all batches")
+    return delivered

@@ -1,25 +1,27 @@
 """Clauses about training: the user's own batches, weighted losses, the core's counts, and what an adapter records."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from prunedata.errors import SkippedSamples
 from prunedata.policies.rules import LossRanked
 from prunedata.run.pruner import Pruner
-from prunedata.testing.case import Case, Loader, Pass, Run, SkippedClause, broken, losses_of, read_pair, shorten
+from prunedata.testing.case import (
+    Case,
+    Loader,
+    Pass,
+    Record,
+    Run,
+    SkippedClause,
+    broken,
+    losses_of,
+    read_pair,
+    shorten,
+)
 
-__all__ = [
-    "check_attached_once",
-    "check_held_back",
-    "check_parity",
-    "check_records",
-    "check_structure",
-    "check_weights",
-]
+__all__ = ["check_attached_once", "check_parity", "check_records", "check_structure", "check_weights"]
 
 
 def check_structure(case: Case) -> None:
@@ -53,12 +55,51 @@ def check_weights(case: Case) -> None:
 def check_parity(case: Case) -> None:
     """Clause ``parity``: masks and counts are those of the core alone, fed with the same batches."""
     for workers in case.workers:
-        alone, run = case.pruner(), Run(case, "parity", workers)
-        for each in run.epochs():
-            _compare_counts(alone, each.whole())
-        expected, got = ([record["observed"] for record in one.history] for one in (alone, run.pruner))
-        if expected != got:
-            broken("parity", f"{expected} losses recorded, as many as were observed, with {workers} workers", got)
+        for alone, each in _beside_the_core(case, "parity", workers):
+            each.run.pruner.skip(case.samples)
+            each.run.pruner.end_epoch()
+            _compare("parity", alone, each)
+
+
+def check_records(case: Case) -> None:
+    """Clause ``records``: what ``case.weigh`` is given is recorded, as a Pruner without the adapter records it.
+
+    Needs ``case.weigh`` and ``case.records``.
+    """
+    if case.weigh is None or not case.records:
+        raise SkippedClause("records", "it needs weigh and records=True")
+    for workers in case.workers:
+        for alone, each in _beside_the_core(case, "records", workers, "weigh"):
+            each.end(f"all losses of {each.where} to be recorded when it ends")
+            _compare("records", alone, each, ": record each batch by a call of its own, with the losses as they are")
+
+
+def _beside_the_core(
+    case: Case, clause: str, workers: int, record: Record = "observe"
+) -> Iterator[tuple[Pruner, Pass]]:
+    """Train each epoch of a run, and feed its batches to the core alone; yield both when the core's epoch has ended."""
+    alone, run = case.pruner(), Run(case, clause, workers, record=record)
+    while run.pruner.next_epoch < run.pruner.schedule.epochs:
+        each, epoch = run.begin(), alone.begin_epoch()
+        if not np.array_equal(epoch.keep, each.epoch.keep):
+            broken(clause, f"the mask of the core alone in {each.where}", "another")
+        for _, numbers in each.take():
+            alone.observe(losses_of(numbers, epoch.number), numbers)
+        alone.skip(alone.samples)
+        alone.end_epoch()
+        yield alone, each
+
+
+def _compare(clause: str, alone: Pruner, each: Pass, fix: str = "") -> None:
+    """Compare what the core alone and the run have recorded, when an epoch has ended."""
+    pruner, where = each.run.pruner, each.where
+    expected, got = (one.history[-1]["observed"] for one in (alone, pruner))
+    if expected != got:
+        broken(clause, f"{expected} losses recorded in {where}, as many as were observed", got)
+    for name in ("counts", "visits", "hits"):
+        wrong = np.flatnonzero(getattr(alone, name) != getattr(pruner, name))
+        if wrong.size:
+            broken(clause, f"the core's {name} after {where}", f"others for the samples {shorten(wrong)}{fix}")
 
 
 def check_attached_once(case: Case) -> None:
@@ -103,20 +144,6 @@ def _check_weighted(each: Pass, weigh: Any) -> None:
         broken("weights", f"losses without weights to be recorded in {where}", f"others for {shorten(wrong)}")
 
 
-def _compare_counts(alone: Pruner, each: Pass) -> None:
-    """Feed ``alone`` what a pass delivered, and compare mask and counts."""
-    epoch = alone.begin_epoch()
-    if not np.array_equal(epoch.keep, each.epoch.keep):
-        broken("parity", f"the mask of the core alone in {each.where}", "another")
-    for _, numbers in each.batches:
-        alone.observe(losses_of(numbers, epoch.number), numbers)
-    wrong = np.flatnonzero(alone.counts != each.run.pruner.counts)
-    if wrong.size:
-        broken("parity", f"the core's counts after {each.where}", f"others for the samples {shorten(wrong)}")
-    alone.skip(alone.samples)
-    alone.end_epoch()
-
-
 def _structure(batch: Any) -> str:
     """How a batch is built, but for the length of its arrays."""
     if isinstance(batch, Mapping):
@@ -128,70 +155,3 @@ def _structure(batch: Any) -> str:
     if hasattr(batch, "dtype") and hasattr(batch, "shape"):
         return f"{type(batch).__name__} of {batch.dtype} in {len(batch.shape)} dimensions"
     return type(batch).__name__
-
-
-def check_records(case: Case) -> None:
-    """Clause ``records``: what ``case.weigh`` is given is recorded, as a Pruner without the adapter records it.
-
-    Needs ``case.weigh`` and ``case.records``.
-    """
-    if case.weigh is None or not case.records:
-        raise SkippedClause("records", "it needs weigh and records=True")
-    for workers in case.workers:
-        alone, run = case.pruner(), Run(case, "records", workers, record="weigh")
-        while run.pruner.next_epoch < run.pruner.schedule.epochs:
-            each, epoch = run.begin(), alone.begin_epoch()
-            for _, numbers in each.take():
-                alone.observe(losses_of(numbers, epoch.number), numbers)
-            _compare(alone, run.pruner, each.where)
-
-
-def _compare(alone: Pruner, pruner: Pruner, where: str) -> None:
-    """End the epoch of both runs, and compare what they have recorded."""
-    alone.skip(alone.samples)
-    alone.end_epoch()
-    try:
-        pruner.end_epoch()
-    except SkippedSamples as error:
-        told = str(error).removesuffix(".")
-        broken("records", f"all losses of {where} to be recorded when it ends", f"SkippedSamples: {told}")
-    expected, got = (one.history[-1]["observed"] for one in (alone, pruner))
-    if expected != got:
-        broken("records", f"{expected} losses recorded in {where}", got)
-    for name in ("visits", "hits"):
-        wrong = np.flatnonzero(getattr(alone, name) != getattr(pruner, name))
-        if wrong.size:
-            fix = "record each batch by a call of its own, with the losses as they are"
-            broken("records", f"the {name} of {where} as without the adapter", f"others for {shorten(wrong)}: {fix}")
-
-
-def check_held_back(case: Case, workers: int, stop: tuple[int, int]) -> None:
-    """A part of ``resume``: losses held back are in what is saved, and are gone when another state is loaded."""
-    run = Run(case, "resume", workers, record="weigh")
-    for each in run.epochs(stop[0]):
-        each.whole()
-    each, pruner = run.begin(), run.pruner
-    where, batches = each.where, each.take()
-    seen = np.concatenate([numbers for _, numbers in islice(batches, stop[1])])
-    state, again = pruner.state_dict(), case.pruner()
-    again.load_state_dict(state)
-    lost = seen[again.begin_epoch().remaining[seen]]
-    if lost.size:
-        broken(
-            "resume",
-            f"what is saved within {where} to have all losses so far",
-            f"none of the samples {shorten(lost)}: override held_back",
-        )
-    next(batches, None)  # its losses are held back when the state is loaded
-    batches.close()
-    pruner.load_state_dict(state)
-    pruner.begin_epoch()
-    _ = pruner.counts  # has everything handed over
-    expected, got = (one.begin_epoch().remaining for one in (again, pruner))
-    wrong = np.flatnonzero(expected != got)
-    if wrong.size:
-        broken(
-            "resume",
-            f"losses that are held back to be dropped when a state is loaded, in {where}",
-            f"those of the samples {shorten(wrong)}, recorded: override forget",
-        )

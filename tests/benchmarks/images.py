@@ -9,9 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-# Folders of images in the parquet layout, made for tests.
-
-
 __all__ = ["INFOBATCH", "encoded", "infobatch_checkout", "pictures", "write"]
 
 

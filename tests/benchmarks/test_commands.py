@@ -11,9 +11,6 @@ from benchmarks import size
 from benchmarks.__main__ import kinds
 from tests.common.programs import ROOT, run_module
 
-# Every command that is named anywhere exists, and the list of them is made from the rooms themselves.
-
-
 NAMED = re.compile(r"(?<![\w.])benchmarks(?:\.[a-z_]+)+")
 ALONE = "Makefile", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", ".ci/run"
 FOLDERS = "benchmarks", "tests", "docs", "adapters", "prunedata"

@@ -116,11 +116,6 @@ class NanLater(RightPolicy):
         return np.where(known.visits == 0, 0, np.nan)
 
 
-class WrapsAround(RightPolicy):
-    def scores(self, known):
-        return -known.hits
-
-
 class WrapsAroundBeforeFloats(RightPolicy):
     def scores(self, known):
         return (known.hits - known.visits) * 0.5
@@ -149,12 +144,6 @@ class MeanOfTheCall(RightPolicy):
         super().update(arrays, ids, losses - losses.mean(), means)
 
 
-class CountsCalls(RightPolicy):
-    def update(self, arrays, ids, losses, means):
-        super().update(arrays, ids, losses, means)
-        arrays["rise"] += 1
-
-
 class RemembersBesides(RightPolicy):
     """What it remembers is not in its arrays, and so not in a checkpoint."""
 
@@ -177,11 +166,10 @@ WRONG = {
         DrawsScores,
         ChangesArrays,
         NanLater,
-        WrapsAround,
         WrapsAroundBeforeFloats,
     ],
     "weights": [OneWeight, InfiniteWeights, ChangesTheMask],
-    "buffers": [MeanOfTheCall, CountsCalls],
+    "buffers": [MeanOfTheCall],
     "resume": [RemembersBesides],
 }
 

@@ -42,7 +42,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from benchmarks.distributed.emulated import measure, runs  # noqa: PLC0415 (torch takes seconds)
+    from benchmarks.distributed.emulated import runs  # noqa: PLC0415 (torch takes seconds)
     from benchmarks.distributed.measured.results import RESULTS  # noqa: PLC0415
 
     unknown = sorted(set(options.groups or ()) - set(runs.RUNS))
@@ -52,12 +52,12 @@ def _run(options: argparse.Namespace) -> int:
     todo = runs.runs_to_make(options.groups or tuple(runs.RUNS))
     if options.command == "list":
         for run in todo:
-            print(run.group, f"{run.gigabytes:g} GB/s as {run.rate},", *measure.as_arguments(run.training))
+            print(run.group, f"{run.gigabytes:g} GB/s as {run.rate},", *runs.as_arguments(run.training))
         return 0
     if why := unable():
         print(f"Expected to make network namespaces. Got: {why}", file=sys.stderr)
         return UNABLE
-    return 1 if measure.measure(todo, options.results or RESULTS, options.data) else 0
+    return 1 if runs.measure(todo, options.results or RESULTS, options.data) else 0
 
 
 if __name__ == "__main__":

@@ -1,13 +1,25 @@
-"""Which runs are made on the emulated cluster, and what each of them emulates."""
+"""The runs on the emulated cluster: what each of them emulates, how it is made, and what is read of those recorded."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from statistics import median
 from typing import Any
 
+from benchmarks.common.records import Runs
 from benchmarks.distributed.cluster import STUDY, Configuration
+from benchmarks.distributed.hosts import PORT, Hosts, address, hosts
+from benchmarks.distributed.measured.results import Facts, add, name_of, read
 from benchmarks.distributed.training.task import Training
 
-__all__ = ["NOMINAL", "PARAMETERS", "RUNS", "SOFTWARE", "Emulated", "runs_to_make"]
+__all__ = [
+    "KIND", "NOMINAL", "PARAMETERS", "RUNS", "SOFTWARE", "Emulated", "as_arguments", "caption", "measure", "middle",
+    "runs_of", "runs_to_make", "spread",
+]  # fmt: skip
+
 
 PARAMETERS = 1_298_342
 """A twentieth of those of ResNet-50 with 1,200 outputs. Links are a twentieth, too: an exchange lasts as long."""
@@ -124,3 +136,131 @@ RUNS: dict[str, list[Emulated]] = {
 def runs_to_make(groups: Sequence[str]) -> list[Emulated]:
     """All runs of some groups."""
     return [run for group in groups for run in RUNS[group]]
+
+
+KIND = "emulated"
+STORE_BYTES = 256 << 20
+"""Of each node's object store: there are many nodes on this machine."""
+LONGEST = 600.0
+"""Seconds in which a run has to be done."""
+
+
+def measure(runs: Iterable[Emulated], recorded: Runs, data: Path | None) -> int:
+    """Make those runs that are not recorded yet; return how many failed."""
+    done = {run["name"] for run in read(recorded, KIND)}
+    named = "digits" if data is None else data.resolve().name
+    missing = [run for run in runs if name_of(_about(run) | {"data": named}) not in done]
+    if not missing:
+        return 0
+    failed = 0
+    nodes = max(max(2, run.training.workers + _own_nodes(run.training)) for run in missing)
+    with hosts(nodes, missing[0].rate, store_bytes=STORE_BYTES) as made:
+        for run in missing:
+            made.limit(run.rate)
+            try:
+                facts = _one(run, made, data)
+            except (subprocess.SubprocessError, json.JSONDecodeError) as error:
+                failed += 1
+                print(f"{run}: {error}", file=sys.stderr, flush=True)
+                continue
+            add(recorded, KIND, facts)
+            rate = facts["images_per_second"] * run.training.stretch
+            print(f"{name_of(facts)}: {rate:.1f} images/s, load {facts['load']}", file=sys.stderr, flush=True)
+    return failed
+
+
+def _own_nodes(training: Training) -> int:
+    return training.servers if training.placement == "dedicated" else 0
+
+
+def _one(run: Emulated, made: Hosts, data: Path | None) -> Facts:
+    """Make a run on the hosts, and return its facts."""
+    command = [sys.executable, "-m", "benchmarks.distributed", "train", *as_arguments(run.training)]
+    command += ["--samples", str(run.samples), *([] if data is None else ["--data", str(data)])]
+    before = [made.bytes(host) for host in range(len(made.names))]
+    with made.start(0, command, RAY_ADDRESS=f"{address(0)}:{PORT}") as process:
+        try:
+            printed = process.communicate(timeout=LONGEST)[0]
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    after = [made.bytes(host) for host in range(len(made.names))]
+    sent = [late[0] - early[0] for early, late in zip(before, after, strict=True)]
+    facts: Facts = json.loads(printed) | _about(run) | {"sent": sent}
+    return facts
+
+
+def _about(run: Emulated) -> Facts:
+    """What is emulated, and how: plain values."""
+    training = run.training
+    return {
+        **json.loads(json.dumps(asdict(training))),
+        "samples": run.samples,
+        "group": run.group,
+        "gigabytes": run.gigabytes,
+        "shrink": round(run.shrink, 3),
+        "emulated": f"devices sleep {1000 * training.device_time:g} ms an image, {training.stretch:g} times as long; "
+        f"{training.parameters:,} weights for {round(run.shrink * (training.parameters or 0)):,}; nodes are network "
+        f"namespaces, whose links tbf limits to {run.rate} for {run.gigabytes:g} GB/s",
+    }
+
+
+def as_arguments(training: Training) -> Sequence[str]:
+    """What to give to the command ``train`` for a task: all that isn't as usual."""
+    told = ["--mode", training.mode]
+    for field in fields(Training):
+        value = getattr(training, field.name)
+        if field.name == "mode" or value == field.default:
+            continue
+        told.append("--" + field.name.replace("_", "-"))
+        if not isinstance(value, bool):
+            told.append(":".join(map(str, value)) if isinstance(value, tuple) else str(value))
+    return told
+
+
+def runs_of(recorded: Runs, *groups: str) -> list[Facts]:
+    """The runs of some groups. Their times are divided by their stretch, so those of several stretches compare."""
+    return [_unstretched(run) for run in read(recorded, "emulated") if run["group"] in groups]
+
+
+def _unstretched(run: Facts) -> Facts:
+    by = run["stretch"]
+    return run | {
+        "images_per_second": run["images_per_second"] * by,
+        "seconds": run["seconds"] / by,
+        "parts": {part: seconds / by for part, seconds in run["parts"].items()},
+        "curve": [[when / by, loss] for when, loss in run["curve"]],
+    }
+
+
+def middle(runs: Iterable[Facts], of: Callable[[Facts], float] = lambda run: run["images_per_second"]) -> float | None:
+    """The median over runs; None if there is none."""
+    found = [of(run) for run in runs]
+    return median(found) if found else None
+
+
+def spread(runs: Sequence[Facts], alone: float, digits: int = 2) -> str:
+    """The least and the largest speedup of several runs."""
+    found = sorted(run["images_per_second"] / alone for run in runs)
+    return "-" if len(found) < 2 else f"{found[0]:.{digits}f} - {found[-1]:.{digits}f}"
+
+
+def caption(runs: Sequence[Facts]) -> str:
+    """What was emulated, and on what it was measured, in a few sentences."""
+    if not runs:
+        return "Nothing was recorded yet."
+    one, loads = runs[0], sorted(run["load"] for run in runs)
+    devices = sorted({f"{1000 * run['device_time']:g} ms" for run in runs}, reverse=True)
+    stretches = ", ".join(f"{by:g}" for by in sorted({run["stretch"] for run in runs}))
+    links = ", ".join(f"{rate:.3g} GB/s" for rate in sorted({run["gigabytes"] for run in runs}, reverse=True))
+    kind = {NOMINAL: ", those of the study's links"}.get(one["gigabytes"], "") if len(links) < 9 else ""
+    return (
+        f"Emulated: each device sleeps {' or '.join(devices)} an image, times the stretch of {stretches}. Nodes are "
+        f"network namespaces, their links limited by `tbf` to {links}{kind}, over stretch and {one['shrink']:.3g}: "
+        f"{one['parameters']:,} weights stand for {STUDY.gradient_bytes / 4:,.0f}. Real: the software, those weights "
+        f"and gradients, and the losses ({one['network']} on {', '.join(sorted({run['data'] for run in runs}))}). "
+        f"Seeds {', '.join(map(str, sorted({run['seed'] for run in runs})))}. On {one['hardware']}, torch "
+        f"{one['versions']['torch']}, beside other work: load average {loads[0]:.0f} to {loads[-1]:.0f}."
+    )

@@ -12,10 +12,9 @@ from matplotlib.ticker import MaxNLocator
 from benchmarks.common.drawing import BLUE, GREEN, GREY, ORANGE, VERMILION, new_figure, save, tidy
 from benchmarks.common.records import Runs
 from benchmarks.distributed.cluster import STUDY, Configuration
-from benchmarks.distributed.emulated.measure import runs_of
-from benchmarks.distributed.measured.measured_tables import ALONE, REPLICAS, setup_of
-from benchmarks.distributed.measured.results import RESULTS, Facts, read
-from benchmarks.distributed.tables import ROWS
+from benchmarks.distributed.emulated.runs import runs_of
+from benchmarks.distributed.measured.results import REPLICAS, RESULTS, Facts, read, setup_of
+from benchmarks.distributed.tables import ALONE, ROWS
 
 __all__ = ["PICTURE", "Series", "draw", "objects", "series"]
 

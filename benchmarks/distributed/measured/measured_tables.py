@@ -1,54 +1,32 @@
-"""Tables of the recorded runs: the study's Tables 1 to 3 with its own rows beside ours, and where the time goes."""
+"""The tables of docs/frameworks/modes.md, from the recorded runs: the study's Tables 1 to 3 beside ours, and others."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 from benchmarks.common.commands import markdown
+from benchmarks.common.records import Runs
 from benchmarks.distributed.cluster import Configuration
-from benchmarks.distributed.measured.results import Facts, mean_staleness
-from benchmarks.distributed.tables import ALONE, ROWS
+from benchmarks.distributed.emulated import tables as emulated
+from benchmarks.distributed.measured.results import REPLICAS, RESULTS, Facts, mean_staleness, read, setup_of
+from benchmarks.distributed.tables import ALONE, ROWS, TABLE_3
 from benchmarks.distributed.training.task import PARTS
 
 __all__ = [
-    "ALONE",
-    "REPLICAS",
+    "PAGE",
     "backups",
     "convergence",
+    "fill",
     "killings",
     "learning",
-    "setup_of",
+    "tables",
     "throughput",
     "where_time_goes",
+    "write",
 ]
 
 
-@dataclass(frozen=True)
-class StudyTime:
-    """A row of the study's Table 3."""
-
-    nodes: int
-    accuracy: float
-    hours: float
-    speedup: float
-
-
-TABLE_3 = (
-    StudyTime(1, 0.228, 106.43, 1.00),
-    StudyTime(2, 0.217, 62.78, 1.69),
-    StudyTime(4, 0.202, 37.99, 2.80),
-    StudyTime(8, 0.217, 22.50, 4.73),
-)
 NONE = "-"
-REPLICAS = 4
-"""In each node, of the runs in Tables 1 and 2."""
-
-
-def setup_of(facts: Facts) -> Configuration:
-    """As the study counts: one node that trains alone has no servers."""
-    if facts["mode"] == "sync" and facts["backup"] is None:
-        return ALONE
-    return Configuration(facts["workers"], facts["servers"], facts["placement"])
 
 
 def throughput(runs: Iterable[Facts]) -> str:
@@ -227,3 +205,72 @@ def killings(runs: Iterable[Facts]) -> str:
 
 def _counted(counts: dict[str, int]) -> str:
     return ", ".join(f"{name} {times}" for name, times in sorted(counts.items()))
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "frameworks" / "modes.md"
+
+
+def _made(runs: list[Facts]) -> str:
+    """What runs were made with, in a sentence."""
+    if not runs:
+        return "Nothing was recorded yet."
+    of = sorted({f"{run['network']} on {run['samples']:,} images of {run['data']}" for run in runs})
+    batch = sorted({run["batch"] for run in runs})
+    rates = sorted({run["learning_rate"] for run in runs})
+    epochs = sorted({run["epochs"] for run in runs})
+    seeds = sorted({run["seed"] for run in runs})
+    return (
+        f"{'; '.join(of)}, {_list(epochs)} epochs, {_list(batch)} images a replica, learning rate {_list(rates)}, "
+        f"seeds {_list(seeds)}. On {'; '.join(sorted({run['hardware'] for run in runs}))}, torch "
+        f"{_list(sorted({run['versions']['torch'] for run in runs}))}."
+    )
+
+
+def _list(values: Iterable[object]) -> str:
+    return ", ".join(map(str, values))
+
+
+def _parts(recorded: Runs) -> dict[str, str]:
+    """Each table with what it was made with, by its name."""
+    trained = read(recorded, "trained")
+    return {
+        "learning": f"{learning(trained)}\n\n{_made(trained)}",
+        "throughput": emulated.throughput(recorded),
+        "software": emulated.software(recorded),
+        "parts": emulated.parts(recorded),
+        "stretch": emulated.stretches(recorded),
+        "ways": emulated.ways(recorded),
+        "pruned": emulated.pruned(recorded),
+        "straggler": emulated.straggler(recorded),
+        "converge": emulated.loss(recorded),
+        "kills": killings(read(recorded, "kills")),
+    }
+
+
+def _own(recorded: Runs) -> list[str]:
+    """Tables of runs on a cluster of one's own, where some were recorded."""
+    fast, converged, slowed = (read(recorded, kind) for kind in ("throughput", "converge", "backup"))
+    return [
+        *([throughput(fast), where_time_goes(fast), _made(fast)] if fast else []),
+        *([convergence(converged), _made(converged)] if converged else []),
+        *([backups(slowed), _made(slowed)] if slowed else []),
+    ]
+
+
+def tables(recorded: Runs = RESULTS) -> str:
+    """All tables, one below the other."""
+    return "\n\n".join([*_parts(recorded).values(), *_own(recorded)])
+
+
+def fill(page: str, recorded: Runs = RESULTS) -> str:
+    """Return a page with its tables as the recorded runs have them."""
+    for name, table in _parts(recorded).items():
+        begin, end = f"<!-- table: {name} -->", "<!-- end of table -->"
+        before, mark, rest = page.partition(begin)
+        page = f"{before}{mark}\n\n{table}\n\n{end}{rest.partition(end)[2]}" if mark else page
+    return page
+
+
+def write(recorded: Runs = RESULTS) -> None:
+    """Bring the page up to date."""
+    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), recorded), encoding="utf-8")

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common.records import Facts, Runs
+from benchmarks.distributed.cluster import Configuration
+from benchmarks.distributed.tables import ALONE
 from benchmarks.distributed.training.task import MODES, Training
 
-__all__ = ["RESULTS", "Facts", "add", "mean_staleness", "name_of", "read", "thinned"]
+__all__ = ["REPLICAS", "RESULTS", "Facts", "add", "mean_staleness", "name_of", "read", "setup_of", "thinned"]
 
 RESULTS = Runs(Path(__file__).parents[1] / "results.jsonl.bz2")
 """Where they are recorded, if nobody says otherwise."""
@@ -15,6 +17,8 @@ POINTS = 50
 """Points of a curve that are kept."""
 OTHER = ("mode", "workers", "replicas", "seed", "within")
 """Of a task, what the name of a run has anyway, or doesn't need."""
+REPLICAS = 4
+"""In each node, of the runs in Tables 1 and 2."""
 
 
 def add(recorded: Runs, command: str, facts: Facts) -> None:
@@ -59,3 +63,10 @@ def thinned(curve: list[list[float]]) -> list[list[float]]:
     size = -(-len(curve) // POINTS)
     groups = [curve[first : first + size] for first in range(0, len(curve), size or 1)]
     return [[group[-1][0], round(sum(loss for _, loss in group) / len(group), 4)] for group in groups]
+
+
+def setup_of(facts: Facts) -> Configuration:
+    """As the study counts: one node that trains alone has no servers."""
+    if facts["mode"] == "sync" and facts["backup"] is None:
+        return ALONE
+    return Configuration(facts["workers"], facts["servers"], facts["placement"])

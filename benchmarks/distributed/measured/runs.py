@@ -19,8 +19,8 @@ from benchmarks.common.processes.on_ray import on_ray
 from benchmarks.common.processes.ranks import RankFailed
 from benchmarks.common.records import Runs
 from benchmarks.distributed.measured.results import Facts, add, mean_staleness
+from benchmarks.distributed.training import train
 from benchmarks.distributed.training.in_step import launched
-from benchmarks.distributed.training.modes import train
 from benchmarks.distributed.training.replica import Checkpoint
 from benchmarks.distributed.training.task import Training, reached
 from prunedata.errors import DealerDied

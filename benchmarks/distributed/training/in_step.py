@@ -16,9 +16,8 @@ import torch.distributed as dist
 
 from benchmarks.common.data import Data
 from benchmarks.common.processes.ranks import in_ranks, join_group
-from benchmarks.distributed.training.replica import Batch, Checkpoint, Replica, RMSProp
+from benchmarks.distributed.training.replica import Batch, Checkpoint, Replica, RMSProp, Team, TeamBatch
 from benchmarks.distributed.training.task import Told, Training, facts_of
-from benchmarks.distributed.training.team import Team, TeamBatch
 from prunedata import Pruner
 from prunedata.adapters.torch.ranks import Ranks, compare
 from prunedata.counting.waiting import SharedBatches

@@ -11,10 +11,9 @@ from torch._C._distributed_c10d import TCPStore
 
 from benchmarks.common.data import Data
 from benchmarks.common.processes.ranks import join_group
-from benchmarks.distributed.training.replica import Batch, Replica, Vector
+from benchmarks.distributed.training.replica import Batch, Replica, Team, TeamBatch, Vector
 from benchmarks.distributed.training.servers import Pushed, Servers
 from benchmarks.distributed.training.task import Told, Training
-from benchmarks.distributed.training.team import Team, TeamBatch
 from prunedata import Deal, Wait
 from prunedata.adapters.ray import RayDealer
 

@@ -17,10 +17,9 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from benchmarks.common.data import Data
 from benchmarks.distributed.training.in_step import Started
 from benchmarks.distributed.training.node import POLL, NodeReplica, Pulled
-from benchmarks.distributed.training.replica import Batch, Checkpoint, Replica, RMSProp, Vector
+from benchmarks.distributed.training.replica import Batch, Checkpoint, Replica, RMSProp, TeamBatch, Vector
 from benchmarks.distributed.training.servers import AveragingServer, QuorumServer, Servers, WeightServer
 from benchmarks.distributed.training.task import Told, Training, facts_of
-from benchmarks.distributed.training.team import TeamBatch
 from prunedata import Deal, Wait
 from prunedata.adapters.ray import RayDealer, serve
 

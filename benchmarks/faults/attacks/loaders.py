@@ -1,22 +1,17 @@
 """Random loaders on one or several ranks, beside a plain loop: counts, visits, hits, kept samples and gradients."""
 
 import random
-import re
-import signal
 from abc import abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.faults.attack import Attack, Attempt, Verdict, simplest
-from benchmarks.faults.fuzz.draw import draw
-from benchmarks.faults.fuzz.pool import Hangs, Played, Pool
-from benchmarks.faults.fuzz.setup import Setup, shown, simpler
+from benchmarks.faults.attack import Attempt, RandomTrainings, Verdict
+from benchmarks.faults.fuzz.pool import Hangs, Played, Pool, hangs_after
+from benchmarks.faults.fuzz.setup import Setup, draw, simpler
 
 __all__ = ["Loaders", "Ranks"]
 
-SIMPLIFIED = 5
-"""How many failures are made simpler, at most."""
 REFUSALS = (
     r"at least one batch of N samples in each epoch",  # drop_last would leave nothing
     r"all N kept samples of epoch N to be observed",  # the same of a stream, when that is known
@@ -28,28 +23,17 @@ LONGEST = 60
 """Seconds after which a training in this process is taken to hang."""
 
 
-class _Searched(Attack):
-    """A case is one training, with what it needs drawn at random."""
+class _Searched(RandomTrainings[Setup]):
+    """A training with random loaders."""
 
     most_ranks: ClassVar[int] = 1
+    refusals = REFUSALS
 
-    def __init__(self, folder: Path, seed: int) -> None:
-        super().__init__(folder, seed)
-        self._failed = 0
+    def draw(self, chance: random.Random) -> Setup:
+        return draw(chance, self.most_ranks)
 
-    def attempt(self, case: int, chance: random.Random) -> Iterator[Attempt]:
-        setup = draw(chance, self.most_ranks)
-        found = self.judge(setup)
-        if found.verdict is Verdict.REFUSED:
-            told = _first_sentence(found.seen)
-            known = any(re.search(pattern, told) for pattern in REFUSALS)
-            found = Attempt(Verdict.REFUSED, told) if known else Attempt(Verdict.UNCLEAR, f"refused: {found.seen}")
-        if found.verdict not in (Verdict.EXACT, Verdict.REFUSED):
-            self._failed += 1
-            if self._failed <= SIMPLIFIED:
-                setup, found = simplest(setup, found, simpler, self.judge, lambda attempt: _kind(attempt.seen))
-            found = Attempt(found.verdict, f"{found.seen} [{shown(setup)}]")
-        yield found
+    def simpler(self, setup: Setup) -> Iterator[Setup]:
+        return simpler(setup)
 
     def judge(self, setup: Setup) -> Attempt:
         """Train as a setup says, and look at what came."""
@@ -92,16 +76,8 @@ class Loaders(_Searched):
         """Play here, and give up after a while."""
         from benchmarks.faults.fuzz.play import play  # noqa: PLC0415
 
-        def hangs(*_: object) -> None:
-            raise Hangs(f"it did not end within {LONGEST} s")
-
-        before = signal.signal(signal.SIGALRM, hangs)
-        signal.alarm(LONGEST)
-        try:
+        with hangs_after(LONGEST):
             return [play(setup, place, 0, 1, states)]
-        finally:
-            signal.alarm(0)
-            signal.signal(signal.SIGALRM, before)
 
 
 class Ranks(_Searched):
@@ -136,13 +112,3 @@ def _errors(played: list[Played]) -> Attempt | None:
     if raised:
         return Attempt(Verdict.UNCLEAR, raised[0]["message"].strip())
     return None
-
-
-def _first_sentence(told: str) -> str:
-    """What is expected, with N in the place of numbers: how refusals are counted."""
-    return re.sub(r"\d+", "N", told.partition(". Got")[0])
-
-
-def _kind(told: str) -> str:
-    """A message without what is another each time."""
-    return re.sub(r"\W*\d[\d., \]]*", " ", told.splitlines()[-1])[:60] if told else ""

@@ -1,17 +1,14 @@
 """Random trainings in which some samples must not be learned: their labels are poisoned, and no weight may move."""
 
 import random
-import re
-import signal
 import warnings
 from collections.abc import Iterator
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.faults.attack import Attack, Attempt, Verdict, simplest
-from benchmarks.faults.fuzz.pool import Hangs, Pool
-from benchmarks.faults.weighed.setup import Weighed, draw, shown, simpler
+from benchmarks.faults.attack import Attempt, RandomTrainings, Verdict
+from benchmarks.faults.fuzz.pool import Pool, hangs_after
+from benchmarks.faults.weighed.setup import Weighed, draw, simpler
 
 __all__ = ["Weights", "WeightsInFrameworks", "WeightsOnRanks", "train"]
 
@@ -19,8 +16,6 @@ NEAR = 1e-6
 """How far a gradient may lie from the plain loop's: what a loss weighs is a float32."""
 LONGEST = 120
 """Seconds after which a training is taken to hang."""
-SIMPLIFIED = 5
-"""How many failures are made simpler, at most."""
 ALONE: dict[str, float] = {"plain": 2, "dealer": 2, "loader": 4, "loader with ids": 2, "stateful": 2, "own sampler": 2}
 ALONE |= {
     "own batches": 2,
@@ -57,7 +52,7 @@ REFUSALS = (
 """What a run may be refused with, by what is drawn."""
 
 
-class Weights(Attack):
+class Weights(RandomTrainings[Weighed]):
     """A case is one training in one process, and the same with poison."""
 
     name = "weights"
@@ -67,22 +62,13 @@ class Weights(Attack):
     many, few = 3000, 40
     loops: ClassVar[dict[str, float]] = ALONE
     most_ranks: ClassVar[int] = 1
+    refusals = REFUSALS
 
-    def __init__(self, folder: Path, seed: int) -> None:
-        super().__init__(folder, seed)
-        self._failed = 0
+    def draw(self, chance: random.Random) -> Weighed:
+        return draw(chance, self.loops, self.most_ranks)
 
-    def attempt(self, case: int, chance: random.Random) -> Iterator[Attempt]:
-        setup = draw(chance, self.loops, self.most_ranks)
-        found = self.judge(setup)
-        if found.verdict is Verdict.REFUSED and not any(re.search(each, found.seen) for each in REFUSALS):
-            found = Attempt(Verdict.UNCLEAR, f"refused: {found.seen}")
-        if found.verdict in (Verdict.WRONG, Verdict.UNCLEAR):
-            self._failed += 1
-            if self._failed <= SIMPLIFIED:
-                setup, found = simplest(setup, found, simpler, self.judge, lambda attempt: attempt.seen[:30])
-            found = Attempt(found.verdict, f"{found.seen} [{shown(setup)}]")
-        yield found
+    def simpler(self, setup: Weighed) -> Iterator[Weighed]:
+        return simpler(setup)
 
     def judge(self, setup: Weighed) -> Attempt:
         """Train as a setup says, with and without poison, and look at the gradients of every step."""
@@ -92,7 +78,7 @@ class Weights(Attack):
         try:
             trained, poisoned = (self.whole(setup, poisoned=poisoned) for poisoned in (False, True))
         except PrunedataError as error:
-            return Attempt(Verdict.REFUSED, re.sub(r"\d+", "N", str(error).partition(". Got")[0]))
+            return Attempt(Verdict.REFUSED, str(error))
         except Exception as error:  # of whatever framework: it is told
             return Attempt(Verdict.UNCLEAR, f"{type(error).__name__}: {error}")
         leaks, off = farthest(_mean(trained), _mean(poisoned)), farthest(_mean(trained), plain(setup, trained))
@@ -119,17 +105,8 @@ class Weights(Attack):
 
     def play(self, setup: Weighed, poisoned: bool, states: Any, stop: int | None) -> list[dict[str, Any]]:
         """Train in this process, and give up after a while."""
-
-        def hangs(*_: object) -> None:
-            raise Hangs(f"it did not end within {LONGEST} s")
-
-        before = signal.signal(signal.SIGALRM, hangs)
-        signal.alarm(LONGEST)
-        try:
+        with hangs_after(LONGEST):
             return [train(setup, poisoned, states, stop)]
-        finally:
-            signal.alarm(0)
-            signal.signal(signal.SIGALRM, before)
 
 
 class WeightsInFrameworks(Weights):
@@ -176,7 +153,7 @@ def train(
     setup: Weighed, poisoned: bool, states: Any, stop: int | None, rank: int = 0, ranks: int = 1
 ) -> dict[str, Any]:
     """Train from some states to the end, or to a moment. A loop that is warned of its weights is an error."""
-    from benchmarks.faults.weighed.named import LOOPS  # noqa: PLC0415 (it imports frameworks)
+    from benchmarks.faults.weighed.frameworks import LOOPS  # noqa: PLC0415 (it imports frameworks)
     from prunedata.errors import UnweighedWarning  # noqa: PLC0415
 
     with warnings.catch_warnings():

@@ -6,7 +6,9 @@ that has threads, as tests are, a rank may wait for ever.
 
 import multiprocessing
 import os
-from contextlib import suppress
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
@@ -14,7 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-__all__ = ["Hangs", "Pool"]
+__all__ = ["Hangs", "Pool", "hangs_after"]
 
 LONGEST = 60.0
 """Seconds after which ranks that wait for each other are an error: long, as a busy machine may start one late."""
@@ -24,6 +26,22 @@ Played = tuple[list[dict[str, Any]], tuple[int, int], Any]
 
 class Hangs(RuntimeError):
     """Ranks have not come to an end."""
+
+
+@contextmanager
+def hangs_after(seconds: int) -> Iterator[None]:
+    """Raise :class:`Hangs` if what is within takes longer, in the main thread of this process."""
+
+    def hangs(*_: object) -> None:
+        raise Hangs(f"it did not end within {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, hangs)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 class Pool:

@@ -12,10 +12,11 @@ import torch.nn.functional as F
 from torch.utils.data import DataLoader
 
 from benchmarks.faults.fuzz.sources import Items
+from benchmarks.faults.weighed import loops
 from benchmarks.faults.weighed.loops import Loop, Stopped
 from benchmarks.faults.weighed.setup import CLASSES, FEATURES, MOMENTUM, RATE, data_of
 
-__all__ = ["GrainLoop", "InKeras", "InLightning", "InTrainer", "TensorLoop", "TrainerByWeight"]
+__all__ = ["LOOPS", "GrainLoop", "InKeras", "InLightning", "InTrainer", "TensorLoop", "TrainerByWeight"]
 
 
 class TensorLoop(Loop):
@@ -316,3 +317,27 @@ class InKeras(Fitted):
         data = data.map(labeled).batch(setup.batch, drop_remainder=setup.drop_last)
         callbacks = [PruneCallback(self.pruner), Note()]
         model.fit(data, epochs=setup.epochs, callbacks=callbacks, verbose=0)
+
+
+LOOPS: dict[str, type[Loop]] = {
+    "plain": Loop,
+    "dealer": loops.Dealt,
+    "loader": loops.LoaderLoop,
+    "loader with ids": loops.WithIds,
+    "stateful": loops.Stateful,
+    "own sampler": loops.OwnSamplerLoop,
+    "own batches": loops.OwnBatchesLoop,
+    "id_key": loops.Sorting,
+    "stream": loops.Streamed,
+    "watch by weight": loops.Watched,
+    "accelerate": loops.Accelerated,
+    "iterable": loops.IterableLoop,
+    "webdataset": loops.Tarred,
+    "tf.data": TensorLoop,
+    "grain": GrainLoop,
+    "keras": InKeras,
+    "trainer": InTrainer,
+    "trainer by weight": TrainerByWeight,
+    "lightning": InLightning,
+}
+"""All loops by their names. A framework is imported by the loop that needs it."""

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
@@ -21,7 +21,6 @@ __all__ = [
     "farthest",
     "held_back",
     "plain",
-    "shown",
     "simpler",
 ]
 
@@ -41,7 +40,7 @@ class Weighed:
     Attributes
     ----------
     loop : str
-        The framework and its kind of loader, a name in ``benchmarks.faults.weighed.loops.LOOPS``.
+        The framework and its kind of loader, a name in ``benchmarks.faults.weighed.frameworks.LOOPS``.
     figure : str
         ``"within"``: each epoch is validated before it ends; ``"after"``: just after; "" for never.
     accumulate : int
@@ -124,12 +123,6 @@ def draw(chance: random.Random, loops: dict[str, float], most_ranks: int = 1) ->
         stops=() if chance.random() < 0.6 or (most_ranks > 1 and loop in BY_RANK) else (chance.randint(1, 12),),
         seed=chance.randrange(1 << 16),
     )
-
-
-def shown(setup: Weighed) -> str:
-    """A setup as Python code, without what stands at its default."""
-    told = [(one.name, getattr(setup, one.name)) for one in fields(setup)]
-    return f"Weighed({', '.join(f'{name}={own!r}' for name, own in told if own != getattr(Weighed(), name))})"
 
 
 def simpler(setup: Weighed) -> Iterator[Weighed]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.common.networks.graphs import mixed_precision
+from benchmarks.common.networks import mixed_precision
 
 __all__ = ["PatchFeatures", "PretrainedFeatures"]
 

@@ -34,8 +34,10 @@ from benchmarks.frontier.training.selection import Batches, Ids, Unpruned
 from benchmarks.frontier.training.train import Settings, fit, scores_of
 from benchmarks.pages.wrong_labels import auc, by_cleanlab, precision_at
 
-__all__ = ["LENGTHS", "RANKED", "Watching", "main", "measure", "of_trace", "table", "texts"]
+__all__ = ["BEGIN", "LENGTHS", "RANKED", "RESULTS", "Watching", "main", "measure", "of_trace", "table", "texts"]
 
+BEGIN = "<!-- python -m benchmarks.frontier.questions.early {} -->"
+"""Above a table of a page, by the command that prints it."""
 RESULTS = Runs(Path(__file__).with_name("results.jsonl.bz2"))
 CACHES = Path(__file__).parents[1] / "checkpoints"
 LENGTHS = (1, 2, 3)
@@ -175,7 +177,7 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _print(name: str, text_of: Callable[[Runs], str], given: argparse.Namespace) -> int:
-    return show(text_of(given.results), f"<!-- python -m benchmarks.frontier.questions.early {name} -->", given.page)
+    return show(text_of(given.results), BEGIN.format(name), given.page)
 
 
 def table(results: Runs) -> str:

@@ -26,7 +26,9 @@ from benchmarks.frontier.late.measure import measure
 
 __all__ = ["ARMS", "BEGIN", "RESULTS", "main", "table"]
 
-RESULTS = Runs(Path(__file__).with_name("slow.jsonl.bz2"))
+PART = "slow"
+"""Of the recorded runs of all questions."""
+RESULTS = Runs(Path(__file__).with_name("results.jsonl.bz2"))
 BEGIN = "<!-- python -m benchmarks.frontier.questions.slow table -->"
 SUBJECTS = ("letter", "penbased", "satimage", "magic", "spambase", "phoneme", "optdigits", "segment", "texture")
 SLOWER = (10, 100, 1000)
@@ -50,7 +52,7 @@ def _name(subject: str, slower: int, kind: str, arm: str) -> str:
     return f"{subject}-{slower}-{kind}-{arm}"
 
 
-def table(recorded: Runs = RESULTS) -> str:
+def table(recorded: Runs = RESULTS / PART) -> str:
     """Return the page's table: means over the subjects."""
     found: dict[tuple[int, str, str], list[Facts]] = defaultdict(list)
     for facts in recorded.read():
@@ -94,13 +96,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: argparse.Namespace) -> int:
     torch.set_num_threads(1)
-    done = given.results.names()
-    run(given.results, given.tables, [one for one in product(SUBJECTS, SLOWER, KINDS, ARMS) if _name(*one) not in done])
+    recorded = given.results / PART
+    done = recorded.names()
+    run(recorded, given.tables, [one for one in product(SUBJECTS, SLOWER, KINDS, ARMS) if _name(*one) not in done])
     return 0
 
 
 def _print(given: argparse.Namespace) -> int:
-    return show(table(given.results), BEGIN, given.page)
+    return show(table(given.results / PART), BEGIN, given.page)
 
 
 if __name__ == "__main__":

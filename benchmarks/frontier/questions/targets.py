@@ -36,7 +36,9 @@ from prunedata.types import LeaveOut
 __all__ = ["ARMS", "BEGIN", "KINDS", "RESULTS", "Targets", "main", "measure", "table", "task_of"]
 
 Floats = NDArray[np.float32]
-RESULTS = Runs(Path(__file__).with_name("targets.jsonl.bz2"))
+PART = "targets"
+"""Of the recorded runs of all questions."""
+RESULTS = Runs(Path(__file__).with_name("results.jsonl.bz2"))
 BEGIN = "<!-- python -m benchmarks.frontier.questions.targets table -->"
 TABLES = {"satimage": 4_400, "letter": 7_000, "penbased": 4_500, "texture": 3_500, "magic": 4_500}
 """How many rows of each are trained on, a tenth of them held out for the figure; the others test."""
@@ -146,7 +148,7 @@ def _figure(kind: str, said: Tensor, targets: Tensor) -> float:
     return 100 * float(((said > 0) == (targets > HALF)).float().mean())
 
 
-def table(recorded: Runs = RESULTS) -> str:
+def table(recorded: Runs = RESULTS / PART) -> str:
     """Return what the library brings on other targets than one class. Means over seeds."""
     runs: dict[tuple[str, str, int], dict[str, list[Facts]]] = defaultdict(lambda: defaultdict(list))
     for run in recorded.read():
@@ -192,7 +194,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: argparse.Namespace) -> int:
     torch.set_num_threads(1)
-    done = given.results.names()
+    recorded = given.results / PART
+    done = recorded.names()
     todo = list(product(given.seeds, TABLES, KINDS, SHARES, ARMS))
     for seed, name, kind, share, arm in tqdm(todo, unit=" runs", mininterval=10):
         key = f"{kind}-{name}-{share}-{arm}-seed{seed}"
@@ -201,12 +204,12 @@ def _run(given: argparse.Namespace) -> int:
         made = table_of(name, TABLES[name], given.tables)
         features, test_features = (np.asarray(made[each], np.float32) for each in ("features", "test_features"))
         task = task_of(features, test_features, kind, share, seed)
-        given.results.add(key, {"table": name, "share": share} | measure(task, kind, arm, seed))
+        recorded.add(key, {"table": name, "share": share} | measure(task, kind, arm, seed))
     return 0
 
 
 def _print(given: argparse.Namespace) -> int:
-    return show(table(given.results), BEGIN, given.page)
+    return show(table(given.results / PART), BEGIN, given.page)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.common.networks.graphs import mixed_precision, precision_of
+from benchmarks.common.networks import mixed_precision, precision_of
 from benchmarks.frontier.data.texts import WIDTH, language_model, pooled
 
 __all__ = ["NETWORKS", "Convolutions", "LanguageModel", "Layers", "NormalisedConvolutions"]

@@ -1,8 +1,8 @@
-"""The library's policies: the paper's rule, averaged excess, InfoBatch's rule, and the easiest left out."""
+"""The library's policies, told how many samples to leave out; what decides that by itself; what only watches."""
 
-from benchmarks.common.drawing import BLUE, GREEN, OLIVE, SKY, WINE
+from benchmarks.common.drawing import BLACK, BLUE, GREEN, INDIGO, OLIVE, SKY, WINE
 from benchmarks.study.arm import Arm, after_a_sixth
-from benchmarks.study.choosers import prune_by
+from benchmarks.study.choosers import Pruned, prune_by
 from prunedata.policies import DroppingCount, EasyPruning, LossRanked, RunningLoss
 
 ARMS = (
@@ -62,5 +62,30 @@ ARMS = (
         column_order=50,
         colour=OLIVE,
         marker=">",
+    ),
+    Arm(
+        name="auto",
+        what='`policy="auto"`: leaves out the labels that it doubts, late in the run',
+        choose=lambda task: Pruned(task, "auto"),
+        saves=False,
+        order=25,
+        colour=INDIGO,
+        marker="d",
+    ),
+    Arm(
+        name="auto-labels",
+        what='`policy="auto"` with the labels: compares samples with those of the same label',
+        choose=lambda task: Pruned(task, "auto", labels=task.labels),
+        saves=False,
+        order=26,
+    ),
+    Arm(
+        name="watched",
+        what="all samples in every epoch; the library records their losses and leaves nothing out",
+        choose=lambda task: Pruned(task, "auto", "nothing"),
+        saves=False,
+        order=5,
+        colour=BLACK,
+        marker=".",
     ),
 )

@@ -12,12 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from benchmarks.common.data import crop_and_flip, digits, folder, with_wrong_labels
-from benchmarks.common.parquet import DataFolderError, read_folder
+from benchmarks.common.data import DataFolderError, crop_and_flip, digits, folder, read_folder, with_wrong_labels
 from tests.benchmarks.images import encoded, pictures, write
-
-# Data sets: folders of images, digits, and labels made wrong.
-
 
 IMAGE = pa.struct({"bytes": pa.binary(), "path": pa.string()})
 

@@ -18,9 +18,6 @@ from prunedata.plan.cost import count_kept
 from tests.benchmarks.images import encoded, pictures, write
 from tests.common.programs import ROOT, run_module
 
-# The demo as a user runs it, and what it stands on: data sets, network, figures.
-
-
 RUNS = ("regular", "dropping-count", "random")
 EPOCHS = 6
 # What the demo makes of --epochs 6: three windows of 2, pruning from their second epoch.
@@ -188,6 +185,3 @@ class TestMake:
     def test_all_that_can_be_given_is_passed_on(self):
         last = last_of("demo", "FRAMEWORK=iterable", "DATA=a folder", "EPOCHS=3", "NOISE=0.2")
         assert last.endswith('-m benchmarks.demo --framework iterable --data "a folder" --epochs 3 --noise 0.2')
-
-    def test_nothing_is_passed_on_that_was_not_given(self):
-        assert last_of("demo").endswith("-m benchmarks.demo")

@@ -17,18 +17,12 @@ from benchmarks.distributed.arguments import add_task, task_of
 from benchmarks.distributed.cluster import STUDY, Configuration
 from benchmarks.distributed.emulated import runs
 from benchmarks.distributed.emulated.__main__ import UNABLE, main
-from benchmarks.distributed.emulated.measure import as_arguments, measure
+from benchmarks.distributed.emulated.runs import as_arguments, measure
 from benchmarks.distributed.hosts import unable
 from benchmarks.distributed.measured.results import read
 from benchmarks.distributed.training.in_step import train_as_rank
 from benchmarks.distributed.training.replica import Replica
 from benchmarks.distributed.training.task import Training, fewer
-
-# Emulated devices: their time is slept, their weights are moved, and every run says what was emulated.
-
-
-pytest.importorskip("torch")
-
 
 FEW = fewer(digits(), 64, 16)
 EVERY = runs.runs_to_make(tuple(runs.RUNS))
@@ -116,9 +110,6 @@ def test_a_cluster_of_namespaces_trains_in_local_steps_and_moves_the_models_byte
 
 
 # Two hosts in network namespaces: bytes on the link are counted, the model's are as said, nothing is left.
-
-
-pytest.importorskip("torch")
 
 
 def test_where_namespaces_are_not_allowed_it_says_so(monkeypatch, capsys):

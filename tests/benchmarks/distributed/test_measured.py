@@ -13,8 +13,6 @@ from benchmarks.distributed.measured import figures, results
 from benchmarks.distributed.measured.runs import with_nodes
 from benchmarks.distributed.training.task import PARTS, Training, reached
 
-# Recorded runs and their tables; the page shows what was recorded.
-
 
 def facts(**other):
     known = {
@@ -75,9 +73,6 @@ def test_a_run_takes_the_place_of_one_of_its_task_and_seed(tmp_path):
 
 
 # The study's figures: the points are those of its tables, of the model and of the recorded runs.
-
-
-pytest.importorskip("matplotlib")
 
 
 RUN = {**asdict(Training(mode="sync", workers=1, replicas=4)), "images_per_second": 100.0}

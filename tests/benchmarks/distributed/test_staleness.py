@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.common.records import Runs
+from benchmarks.distributed import stale_training as training
+from benchmarks.distributed import staleness as runs
 from benchmarks.distributed.__main__ import main
 from benchmarks.distributed.cluster import STUDY, Configuration, Linked
-from benchmarks.distributed.staleness import runs
-from benchmarks.distributed.staleness import train as training
-from benchmarks.distributed.staleness.runs import ARMS, SUBJECTS, StaleRun, runs_to_make
-from benchmarks.distributed.staleness.train import task_of, train_stale
+from benchmarks.distributed.stale_training import task_of, train_stale
+from benchmarks.distributed.staleness import ARMS, SUBJECTS, StaleRun, runs_to_make
 from benchmarks.distributed.tables import PruningCost, saving
 from benchmarks.study.choosers import auc
 from prunedata import Schedule
@@ -98,9 +98,6 @@ def test_a_dealer_deals_no_more_than_it_can():
 
 
 # Training with stale gradients: as stale as it says, the same in every repeat, and told as it was recorded.
-
-
-pytest.importorskip("torch")
 
 
 @pytest.fixture

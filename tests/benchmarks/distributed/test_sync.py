@@ -19,18 +19,12 @@ from hypothesis import strategies as st
 from benchmarks.common.data import digits
 from benchmarks.common.processes.ranks import RankFailed, in_ranks
 from benchmarks.distributed.__main__ import main
+from benchmarks.distributed.training import train
 from benchmarks.distributed.training.in_step import train_as_rank
-from benchmarks.distributed.training.modes import train
 from benchmarks.distributed.training.replica import RMSProp
 from benchmarks.distributed.training.servers import QuorumServer, WeightServer
 from benchmarks.distributed.training.task import Training, fewer
 from tests.common.programs import run_module
-
-# Sync: ranks that train together are one process in everything, also under torchrun, and when one is killed.
-
-
-# ``sync``: ranks that train together are one process in everything, and what happens when one is killed.
-
 
 FEW = fewer(digits(), 500, 100)
 TASK = Training(mode="sync", epochs=4, prune=0.3, learning_rate=0.02)
@@ -48,7 +42,7 @@ def standing(run):
     return pruner.standing()
 
 
-def killed(name, checkpoint, by=signal.SIGKILL):
+def killing(name, checkpoint, by=signal.SIGKILL):
     """What kills a process when the first epoch has been saved."""
 
     def started(processes):
@@ -94,7 +88,7 @@ def test_two_replicas_count_what_one_counts_with_twice_the_batch(tmp_path):
 def test_a_killed_rank_is_named_and_the_run_goes_on_exactly(tmp_path):
     train(TASK, FEW, tmp_path / "whole")
     with pytest.raises(RankFailed, match=r"rank 1 was killed by SIGKILL\. Run the same command again"):
-        train(TASK, FEW, tmp_path / "file", killed("rank 1", tmp_path / "file"))
+        train(TASK, FEW, tmp_path / "file", killing("rank 1", tmp_path / "file"))
     again = train(TASK, FEW, tmp_path / "file")
     assert len(again["curve"]) < sum(-(-kept // 64) for kept in again["visits"])
     (weights, average, run), (others, other_average, other_run) = saved(tmp_path / "whole"), saved(tmp_path / "file")
@@ -105,7 +99,7 @@ def test_a_killed_rank_is_named_and_the_run_goes_on_exactly(tmp_path):
 
 @pytest.mark.slow
 def test_a_rank_that_hangs_is_named(tmp_path):
-    stopped = killed("rank 1", tmp_path / "file", signal.SIGSTOP)
+    stopped = killing("rank 1", tmp_path / "file", signal.SIGSTOP)
     with pytest.raises(RankFailed, match="Got fewer: rank 1 does not answer"):
         train(replace(TASK, within=8.0), FEW, tmp_path / "file", stopped)
 

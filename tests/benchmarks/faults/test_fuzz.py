@@ -10,21 +10,14 @@ import pytest
 from benchmarks.common.records import Runs
 from benchmarks.faults import __main__ as program
 from benchmarks.faults import results
-from benchmarks.faults.attack import Attack, Attempt, Verdict, search
+from benchmarks.faults.attack import Attack, Attempt, Verdict, search, shown
 from benchmarks.faults.attacks import loaders as searched
 from benchmarks.faults.fuzz import setup as parts
-from benchmarks.faults.fuzz.draw import draw
 from benchmarks.faults.fuzz.plain_epochs import PlainEpochs, Wrong, cut, expected, highest_left_out
-from benchmarks.faults.fuzz.play import play
 from benchmarks.faults.fuzz.pool import Hangs, Pool
-from benchmarks.faults.fuzz.setup import Loaded, Pass, Setup, shown, simpler
+from benchmarks.faults.fuzz.setup import Loaded, Pass, Setup, draw, simpler
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.errors import PrunedataError
-
-# The search of random loaders: what it draws, how it judges, and that it tells the simplest training that fails.
-
-
-pytest.importorskip("torch")
 
 
 @pytest.fixture
@@ -120,10 +113,6 @@ def test_the_plain_run_counts_by_hand():
         known.begin({1, 2, 3}, pruned=True)
 
 
-def test_a_plain_training_is_as_in_the_plain_loop(in_process):
-    assert in_process.judge(Setup()).verdict is Verdict.EXACT
-
-
 def test_a_loop_that_is_left_has_to_be_told(in_process, monkeypatch):
     left = Setup(plan=((Pass(stop=2, then="end"), Pass()),))
     assert in_process.judge(left).verdict is Verdict.EXACT
@@ -180,12 +169,6 @@ def test_a_refusal_without_a_need_is_unclear(in_process, monkeypatch):
     monkeypatch.setattr(PrunedLoader, "observe", refused)
     (told,) = in_process.attempt(0, random.Random(0))
     assert (told.verdict, "refused: Expected something else" in told.seen) == (Verdict.UNCLEAR, True)
-
-
-def test_what_a_rank_sees_can_be_seen_by_one(tmp_path):
-    entries, place, state = play(Setup(), (0, 0), 0, 1, [])
-    assert [entry["kind"] for entry in entries] == ["begin", "pass", "ended"] * 2
-    assert (place, state) == ((2, 0), None)
 
 
 # The recorded searches, and the page that is made from them.

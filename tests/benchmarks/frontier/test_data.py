@@ -15,11 +15,6 @@ from benchmarks.frontier.data.texts import KINDS as KINDS_OF_TEXTS
 from benchmarks.frontier.data.texts import SOURCES, TOKENS, WIDTH, embedded, read_texts, text_embeddings, text_tokens
 from benchmarks.frontier.training.networks import LanguageModel
 
-# What the frontier is trained on: fixed features of images, and labels of every kind.
-
-
-pytest.importorskip("torch")
-
 
 def images(samples, seed=0):
     shape = (samples, 3, 16, 16)
@@ -179,9 +174,6 @@ def test_letters_are_made_into_few_classes_and_into_many(tmp_path, make, classes
 
 
 # Texts that people rated: what is read, whose rating is a label, and a language model that is trained further.
-
-
-pytest.importorskip("torch")
 
 
 RATED = {"a good day": [2, 3, 1, 2, 1], "a bad day": [-2, -1, -3, 1, 0], "a day": [0, 0, 1, -1, 0]}

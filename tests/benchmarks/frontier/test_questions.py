@@ -1,121 +1,117 @@
-"""The frontier's tables and pictures, and the questions beside it: one run of each, and what it shows."""
+"""Questions beside the frontier: one run of each, and what it shows."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from matplotlib.image import imread
 
-from benchmarks.common.commands import END, fill
+pytest.importorskip("cleanlab")
+
+import torch
+
 from benchmarks.common.records import Runs
-from benchmarks.frontier import __main__ as program
-from benchmarks.frontier.arms import ARMS, Lengths, Plan
-from benchmarks.frontier.by_weight import Counting
-from benchmarks.frontier.by_weight import measure as measure_by_weight
-from benchmarks.frontier.corrected import LOOKED_AT, WAYS, corrected, run
-from benchmarks.frontier.curves import Apart, Curve, best_rival, curves, equal_visits, tops_apart
-from benchmarks.frontier.data.material import Material, Part
+from benchmarks.frontier.data.material import HeadTask, Part
+from benchmarks.frontier.late import subjects
+from benchmarks.frontier.questions import early, slow, targets
 from benchmarks.frontier.questions.folds import measure as measure_folds
 from benchmarks.frontier.questions.mixed import measure as measure_mixed
 from benchmarks.frontier.questions.worst_tokens import RULED, WORDS, answers
 from benchmarks.frontier.questions.worst_tokens import measure as measure_tokens
-from benchmarks.frontier.report.auto import auto, short
-from benchmarks.frontier.report.table import BEGIN, all_tables, share_of_known, tables
 from benchmarks.frontier.subjects import SUBJECTS
-from benchmarks.frontier.suspects import BY_LOSSES, UNSEEN, judge
-from benchmarks.frontier.training.selection import selection_of
 from benchmarks.frontier.training.train import Settings
 
-# Questions beside the frontier: one run of each, and what it shows.
 
-
-# Leaving out by weight beside leaving out: what one run records, what is run, and the table.
-
-
-pytest.importorskip("torch")
-
-
-SETTINGS = Settings(hidden=(64,), batch_size=50, rate=0.1)
-
-
-def test_both_ways_keep_the_network_from_the_wrong_labels(task):
-    runs = [measure_by_weight(Plan("random40", arm, 15), way, task, SETTINGS)
-            for arm, way in (("regular", "out"), ("known-wrong", "out"), ("known-wrong", "weight"))]  # fmt: skip
-    regular, out, weight = (run["accuracy"] for run in runs)
-    assert min(out, weight) > regular + 10
-    assert [run["delivered"] for run in runs] == [15 * 500, 3 * 500 + 12 * 300, 15 * 500]
-    again = measure_by_weight(Plan("random40", "known-wrong", 15), "weight", task, SETTINGS)
-    assert (again["accuracy"], again["name"]) == (weight, "random40-known-wrong-15-seed0-weight")
-
-
-def test_the_mean_is_over_what_counts(task):
-    selection = selection_of(Plan("random40", "known-wrong", 15), task, 50, leave_out="weight")
-    for number, batches in enumerate(selection.epochs()):
-        ids = batches[0]
-        losses = torch.arange(50.0)
-        mean = Counting(selection.pruner)(losses, losses, losses, torch.from_numpy(ids), number)
-        counted = np.ones(50, bool) if selection.left_out is None else ~selection.left_out[ids]
-        assert mean.item() == pytest.approx(losses.numpy()[counted].mean())
+def test_excess_is_over_the_mean_of_each_batch():
+    watching = early.Watching(0, 2, 10, 4)
+    for batches in watching.epochs():
         for ids in batches:
-            selection.observe(ids, np.ones(len(ids), np.float32))
-        if number == 4:
-            assert counted.sum() < 50
-            break
+            watching.observe(ids, ids.astype(np.float32))
+    assert len(watching.excess) == 2
+    for batches, excess in zip(early.Watching(0, 2, 10, 4).epochs(), watching.excess, strict=True):
+        for ids in batches:
+            np.testing.assert_allclose(excess[ids], ids - ids.mean())
 
 
-# Correcting a run's own suspects: what is put right, what is run, and the table.
+def test_every_way_ranks_after_every_epoch():
+    torch.manual_seed(0)
+    truth = torch.randint(0, 2, (400,))
+    features, wrong = torch.randn(400, 4) + 4 * truth[:, None], np.arange(400) < 80
+    labels = torch.where(torch.from_numpy(wrong), 1 - truth, truth)
+    part = Part(features, labels)
+    task = HeadTask("random20", part, part, part, wrong, truth.numpy(), 2)
+    facts = early.measure(task, Settings(hidden=(8,), batch_size=20, rate=0.05), 0, 3)
+    assert [set(found) for found in facts["found"]] == [set(early.RANKED)] * 3
+    assert facts["found"][-1]["mean excess"]["auc"] > 0.9
+    assert facts["found"][-1]["mean excess"]["first"] > 0.9
 
 
-pytest.importorskip("torch")
+def test_of_a_trace_too():
+    wrong = np.arange(100) < 20
+    found = early.of_trace(np.stack([wrong * 1.0, wrong * 2.0]), wrong)
+    assert [one["mean excess"]["auc"] for one in found] == [1.0, 1.0]
+    assert len(found[0]) == len(early.RANKED) - 1, "no network that could look once more"
 
 
-def test_labels_that_are_looked_at_are_right(task):
-    which = np.arange(0, 500, 2)
-    after = corrected(task, which)
-    assert np.array_equal(after.train.labels.numpy()[which], task.truth[which])
-    assert np.array_equal(after.train.labels.numpy() != task.truth, after.wrong)
-    assert after.wrong.sum() == task.wrong[1::2].sum()
-    assert after.held_out is task.held_out
-
-
-@pytest.mark.slow
-def test_runs_are_recorded_once_and_suspects_are_wrong_more_often_than_others(task, tmp_path, monkeypatch):
-    material = Material(task.train.features, task.train.labels, {}, Part(*_all(task.test)), 0)
-    monkeypatch.setattr(Material, "task", lambda self, kind: task)
-    results = Runs(tmp_path / "runs.jsonl.bz2")
-    assert run(material, ["clean", "random40"], results, SETTINGS, (0,)) == 1
-    found = {(facts["way"], facts["percent"]): facts for facts in results.read()}
-    assert set(found) == {(way, at) for way in WAYS for at in LOOKED_AT if at or way != "chance"}
-    for percent in LOOKED_AT[1:]:
-        left = [found[way, percent]["left_wrong_percent"] for way in ("turn", "chance")]
-        assert left[0] < left[1] < found["turn", 0]["wrong_percent"]
-    assert run(material, ["clean", "random40"], results, SETTINGS, (0,)) == 0
-
-
-def _all(part):
-    return part.features, part.labels
-
-
-# How well wrong labels are found: what is judged, and the table of it.
-
-
-pytest.importorskip("torch")
-
-
-def test_each_way_to_rank_is_judged_on_one_run(task):
-    facts = judge(task, SETTINGS, seed=1, epochs=12)
-    assert set(facts["found"]) == {
-        "hits over visits", "hits and high over visits", "loss of the final network", "cleanlab", BY_LOSSES, UNSEEN
+def made(_):
+    """Three classes that lie apart."""
+    random, truth = np.random.default_rng(0), np.arange(900) % 3
+    features = random.normal(size=(900, 8)) + 2 * np.eye(3, 8)[truth]
+    return {
+        "features": features[:700], "truth": truth[:700],
+        "test_features": features[700:], "test_labels": truth[700:].astype(np.int64),
     }  # fmt: skip
-    # Chance is .5; the tenth most suspect would hold 40 % wrong ones.
-    assert facts["found"]["hits and high over visits"]["auc"] > 0.7
-    assert facts["found"][UNSEEN]["auc"] > 0.7
-    assert all(found["precision_at_tenth"] > 0.6 for found in facts["found"].values())
-    assert facts == judge(task, SETTINGS, seed=1, epochs=12)
 
 
-# Folds: a row is judged as well by the networks that trained on it as by one run on all.
+def test_every_arm_is_measured_at_its_rate_and_in_the_table(tmp_path, monkeypatch):
+    small = subjects.LateSubject("made", "tables", made, subjects.ADAM, epochs=9)
+    monkeypatch.setitem(subjects.SUBJECTS, "letter", small)
+    subjects._made.cache_clear()
+    runs = Runs(tmp_path / "slow.jsonl.bz2")
+    slow.run(runs, tmp_path, [("letter", slower, "clean", arm) for slower in (10, 1000) for arm in slow.ARMS])
+    subjects._made.cache_clear()
+    found = {(one["slower"], one["arm"]): one for one in runs.read()}
+    assert set(found) == {(slower, arm) for slower in (10, 1000) for arm in slow.ARMS}
+    assert found[10, "regular"]["curve"][-1] > found[1000, "regular"]["curve"][-1] + 5
+    assert found[1000, "before-blind"]["left_out"][0] >= found[1000, "onset-blind"]["left_out"][0]
+    assert "| a 1000th | `clean`" in slow.table(runs)
+
+
+RANDOM = np.random.default_rng(0)
+
+
+ROWS = (RANDOM.normal(size=(500, 3)) @ RANDOM.normal(size=(3, 12))).astype(np.float32)
+"""Of twelve columns nine are told by the others."""
+
+
+@pytest.mark.parametrize("kind", targets.KINDS)
+def test_wrong_targets_are_those_of_other_samples(kind):
+    right, noisy = (targets.task_of(ROWS[:400], ROWS[400:], kind, share, seed=1) for share in (0, 20))
+    assert (len(noisy.train[0]), len(noisy.held_out[0]), len(noisy.test[0])) == (360, 40, 100)
+    assert not right.wrong.any()
+    assert 40 < noisy.wrong.sum() <= 80
+    for place in (0, 2):  # features, and everything that tests, are the same
+        np.testing.assert_array_equal(right[place][0], noisy[place][0])
+    np.testing.assert_array_equal(right.test[1], noisy.test[1])
+    differ = (right.train[1] != noisy.train[1]).any(1).numpy()
+    assert not (differ & ~noisy.wrong).any()
+    assert differ.sum() > 30
+    assert noisy.train[1].shape[1] == (1 if kind == "number" else 6)
+    assert noisy.train[0].shape[1] == 12 - noisy.train[1].shape[1]
+
+
+@pytest.mark.parametrize("kind", targets.KINDS)
+def test_every_arm_is_measured_and_in_the_table(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(targets, "EPOCHS", 9)
+    runs = Runs(tmp_path / "targets.jsonl.bz2")
+    for arm in targets.ARMS:
+        facts = targets.measure(targets.task_of(ROWS[:400], ROWS[400:], kind, 20, seed=0), kind, arm, 0)
+        assert len(facts["curve"]) == (3 if arm == "short" else 9)
+        assert facts["left_out"][1] <= facts["left_out"][0] <= facts["samples"]
+        assert (facts["left_out"][0] > 0) == (facts["begins"] is not None)
+        assert (facts["auc"] is not None) == (arm == "regular")
+        runs.add(arm, {"table": "made", "share": 20} | facts)
+    assert f"| {targets.KINDS[kind]}" in targets.table(runs)
+    assert "| 20 %  |" in targets.table(runs)
 
 
 @pytest.mark.slow
@@ -126,9 +122,6 @@ def test_folds_joined_are_as_good_as_one_run_and_no_worse_than_unseen_rows():
     assert 0.99 < found["the fifth: its losses"] < found["the four, joined"]
 
 
-# Mixup: what is recorded of it finds wrong labels, and whose loss it is matters where all batches are mixed.
-
-
 @pytest.mark.slow
 def test_both_owners_find_more_than_the_first_alone(tmp_path):
     subject = SUBJECTS["conv-digits"]
@@ -137,9 +130,6 @@ def test_both_owners_find_more_than_the_first_alone(tmp_path):
     assert both[0] > 0.97 > first[0] > 0.9
     assert both[1] > first[1] + 5
     assert min(both[2], first[2]) > 85
-
-
-# Where some tokens cannot be foreseen, the mean over a sample's tokens finds wrong ones better than its worst.
 
 
 def test_so_many_tokens_are_wrong_and_no_others():
@@ -153,167 +143,3 @@ def test_so_many_tokens_are_wrong_and_no_others():
 def test_the_mean_finds_more():
     found = measure_tokens(len(RULED), 0, epochs=4)
     assert found["mean"] > found["worst two"] > found["worst"] > 0.5
-
-
-# What is read off the frontier's runs: curves, distances, tables, the page and the picture.
-
-
-pytest.importorskip("torch")
-pytest.importorskip("matplotlib")
-
-
-def facts(arm, epochs, seed, accuracy, validation=(40.0, 41.0), kind="worse"):
-    """A hand-made run; ``accuracy`` is that of its end or of each epoch."""
-    ends = list(accuracy) if isinstance(accuracy, tuple) else [accuracy] * len(validation)
-    share = 0.68 if ARMS[arm].policy else 1.0
-    visits = [round(share * 100)] * epochs
-    return {
-        "name": f"{kind}-{arm}-{epochs}-seed{seed}", "kind": kind, "arm": arm, "epochs": epochs, "seed": seed,
-        "samples": 100, "visits": sum(visits), "accuracy": ends[-1], "wrong_percent": 40.0, "hardware": "a core",
-        "versions": {"torch": "2"},
-        "curves": {"visits": visits, "accuracy": ends, "validation": list(validation)},
-    }  # fmt: skip
-
-
-REGULAR = (50.0, 56.0, 60.0, 59.0, 58.0, 57.0, 55.0, 53.0, 50.0)
-BOUNDED = (52.0, 58.0, 61.0, 62.0, 61.0, 60.0)
-KNOWN = (58.0, 62.0, 64.0, 65.0, 65.5, 66.0)
-
-
-@pytest.fixture
-def recorded():
-    """Two seeds of three arms; the second is a point better throughout, and half a point more with ``bounded``."""
-    return [
-        facts(arm, length, seed, points[at] + seed * (1.5 if arm == "bounded" else 1))
-        for arm, points in (("regular", REGULAR), ("bounded", BOUNDED), ("known-wrong", KNOWN))
-        for at, length in enumerate(Lengths().of(arm))
-        for seed in (0, 1)
-    ]
-
-
-def test_the_highest_points_and_what_lies_between_them(recorded):
-    arms = curves(recorded)["worse"]
-    assert set(arms) == {"regular", "early-stop", "bounded", "known-wrong"}
-    assert (arms["regular"].top, arms["regular"].epochs[arms["regular"].top]) == (2, 7)
-    assert arms["bounded"].visits.tolist() == [3.4, 6.8, 10.2, 13.6, 17.0, 20.4]
-    assert arms["regular"].spread[0] == pytest.approx(np.std([50, 51], ddof=1))
-    assert tops_apart(arms, "bounded", "regular").points == (2.0, 2.5)
-    assert tops_apart(arms, "known-wrong", "regular").points == (6.0, 6.0)
-    assert share_of_known(arms, "bounded") == pytest.approx(2.25 / 6)
-    assert share_of_known(arms, "regular") is None
-    assert tops_apart(arms, "bounded", "random") is None
-    assert best_rival(arms) == "regular"
-
-
-def test_equal_visits_are_between_lengths_or_fewer_where_that_is_better(recorded):
-    apart = equal_visits(curves(recorded)["worse"], "bounded", "regular")
-    between = 56 + 4 * np.log(6.8 / 5) / np.log(7 / 5)  # 6.8 visits, between 5 and 7 epochs
-    assert apart[10].points == pytest.approx((58 - between, 58.5 - between), abs=0.006)
-    # From 7 epochs on regular training grows worse, and would stop there.
-    assert apart[15].points == (1.0, 1.5)
-    assert apart[30].points == (0.0, 0.5)
-
-
-def test_a_seed_counts_once_all_its_lengths_are_there(recorded):
-    part = [run for run in recorded if run["name"] != "worse-bounded-30-seed1"]
-    arms = curves(part)["worse"]
-    assert arms["bounded"].seeds == (0,)
-    assert arms["regular"].seeds == (0, 1)
-    assert tops_apart(arms, "bounded", "regular").points == (2.0,)
-    assert tops_apart(arms, "regular", "bounded").points == (-2.0,)
-    assert "+2.0 (1 seed)" in tables(part)
-    assert "| 62.0" in tables(part)
-    assert "±0.0" not in tables(part)
-    assert "bounded" not in curves([run for run in part if run["name"] != "worse-bounded-30-seed0"])["worse"]
-
-
-def test_a_run_stops_where_the_labels_held_out_say(recorded):
-    noisy = (40.0, 44.0, 43.0, 44.0, 43.0, 60.0, 61.0, 61.0, 61.0)  # no better in epochs 3 to 5: never sees the 60
-    right = (10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0)
-    changed = [facts("regular", 9, run["seed"], right, noisy) if run["epochs"] == 9 else run for run in recorded]
-    stopped = curves(changed)["worse"]["early-stop"]
-    at = stopped.epochs.index(9)
-    assert stopped.accuracy[:, at].tolist() == [20.0, 20.0]
-    assert stopped.visits[at] == 5.0
-
-
-def test_labels_held_out_choose_a_length_for_each_seed():
-    accuracy, validation = (
-        np.array([[50.0, 60.0, 55.0], [51.0, 58.0, 59.0]]),
-        np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]),
-    )
-    curve = Curve((0, 1), (3, 5, 7), np.array([3.0, 5.0, 7.0]), accuracy, validation)
-    assert curve.chosen.tolist() == [55.0, 51.0]
-    with pytest.raises(ValueError, match="Expected accuracies of shape"):
-        Curve((0,), (3, 5, 7), np.array([3.0, 5.0, 7.0]), accuracy, validation)
-    with pytest.raises(ValueError, match="Expected a seed"):
-        Apart(())
-
-
-# -- the program
-
-
-def add(results, run):
-    results.add(f"{run['kind']}/{run['name']}", run)
-
-
-def test_a_page_is_changed_between_its_markers_alone(recorded, tmp_path):
-    results = Runs(tmp_path / "runs.jsonl.bz2")
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    for each in recorded:
-        add(results / "head", each)
-    given = ["--results", str(results.file)]
-    assert program.main(["table", *given, "--page", str(page)]) == 0
-    text = page.read_text()
-    written = all_tables({"head": results.read("head")})
-    assert text == f"before\n{BEGIN}\n\n{written}\n{END}\nafter\n"
-    assert fill(page, BEGIN, written) == text
-    (tmp_path / "plain.md").write_text("no markers")
-    with pytest.raises(ValueError, match="Expected the lines"):
-        fill(tmp_path / "plain.md", BEGIN, written)
-
-
-def test_the_picture_has_a_panel_for_each_kind_of_labels(recorded, tmp_path):
-    results = Runs(tmp_path / "runs.jsonl.bz2")
-    for each in recorded:
-        add(results / "head", each)
-        add(results / "head", each | {"kind": "aggre", "name": each["name"].replace("worse", "aggre")})
-    for name, kinds in (("one.png", ["worse"]), ("two.png", ["worse", "aggre"])):
-        out = ["picture", "--results", str(results.file), "-o", str(tmp_path / name), "--kinds", *kinds]
-        assert program.main(out) == 0
-    one, two = imread(tmp_path / "one.png"), imread(tmp_path / "two.png")
-    assert two.shape[1] > one.shape[1] > 300
-    assert one.std() > 0.01
-
-
-def of_today(arm, accuracy, *, epochs=30, kind="worse", seed=0, found=(None, 80.0)):
-    """A run by today's rule, which leaves 32 of 100 samples out if it is of a policy."""
-    told = facts(arm, epochs, seed, accuracy, kind=kind)
-    return told | {"worst_class": accuracy - 20, "curves": told["curves"] | {"found": list(found)}}
-
-
-def test_todays_rule_stands_beside_regular_training_in_its_order(recorded):
-    runs = [*recorded, of_today("regular-delivered", 51.0), of_today("auto-alone", 60.0), of_today("auto-told", 54.0)]
-    told = auto({"head": runs})
-    cells = [cell.strip() for cell in told.splitlines()[2].split("|")[1:-1]]
-    assert cells[:5] == ["`head`", "`worse`", "1", "51.0 (31)", "60.5 at 7"]
-    assert cells[5:] == ["", "", "60.0 (40)", "54.0 (34)", "", "66.0"]
-    assert "on 1 of 1 kinds, and 9 of 15 points" in told
-    assert "on 0 of 1 kinds, and 3 of 15 points" in told
-    with pytest.raises(ValueError, match="auto-alone"):
-        auto({"head": recorded})
-
-
-def test_short_runs_stand_beside_the_same_orders_on_all_samples():
-    runs = [
-        of_today(arm, 50.0 + (arm == "auto-alone") * (epochs - 3), epochs=epochs, seed=seed)
-        for arm in ("regular-delivered", "auto-alone")
-        for epochs in (2, 3, 5)
-        for seed in (0, 1)
-    ]
-    told = short({"head": runs, "conv-digits": []})
-    assert "on 3 kinds and lengths it ends -1.0 to +2.0 from it" in told
-    cells = [cell.strip() for cell in told.splitlines()[-1].split("|")[1:-1]]
-    assert cells[:5] == ["`head`", "`worse`", "2", "50.0", "-1.0"]
-    assert cells[9:11] == ["50.0", "+2.0"]

@@ -13,10 +13,9 @@ import torch
 from benchmarks.common.records import Runs
 from benchmarks.gpu import __main__ as program
 from benchmarks.gpu import deep, exact
-from benchmarks.gpu.__main__ import PARTS, RESULTS, main
+from benchmarks.gpu.__main__ import PARTS, RESULTS, files, main
 from benchmarks.gpu.costs import Piece, Place, go_through
 from benchmarks.gpu.tables import parts
-from benchmarks.gpu.tests_there import files
 from prunedata.adapters.torch.losses import DeviceBuffer
 from prunedata.errors import SkippedSamples
 
@@ -104,7 +103,7 @@ class TestExact:
 
 
 def test_every_arm_has_a_name_of_its_own_and_what_decides_most_comes_first():
-    names = [piece.name for piece in deep.pieces(Place(torch.device("cuda"), Path("data"), Path("labels")))]
+    names = [piece.name for piece in deep.arms(Place(torch.device("cuda"), Path("data"), Path("labels")))]
     assert len(set(names)) == len(names) > 30
     assert [name.rpartition("0.1-")[2] for name in names[3:6]] == [
         "worse-watched-seed0", "worse-auto-seed0", "clean-auto-seed0"

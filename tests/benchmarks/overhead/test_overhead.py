@@ -15,9 +15,6 @@ from prunedata import Pruner, Schedule
 from tests.benchmarks.images import infobatch_checkout
 from tests.common.programs import ROOT, run_module
 
-# The benchmark of the library's own cost: that it measures what the page of results shows. No time is judged.
-
-
 SIZES, BATCHES = (600, 1200), (8, 16, 64)
 REAL_SIZES, REAL_BATCHES = (50_000, 1_280_000), (32, 128, 1024)
 SMALL = ("--samples", "600", "1200", "--batch-sizes", "8", "16", "64", "--epochs", "25", "--repeats", "2")

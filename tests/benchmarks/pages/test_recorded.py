@@ -8,9 +8,9 @@ pytest.importorskip("torch")
 pytest.importorskip("matplotlib")
 
 from benchmarks.common.commands import fill
-from benchmarks.distributed.measured import page as measured
-from benchmarks.distributed.staleness.runs import RESULTS as STALE
-from benchmarks.distributed.staleness.runs import markdown_staleness
+from benchmarks.distributed.measured import measured_tables as measured
+from benchmarks.distributed.staleness import RESULTS as STALE
+from benchmarks.distributed.staleness import markdown_staleness
 from benchmarks.distributed.tables import markdown_savings, markdown_tables
 from benchmarks.faults import __main__ as faults
 from benchmarks.faults import results as searches
@@ -21,8 +21,8 @@ from benchmarks.frontier.late.__main__ import DEEP, heads
 from benchmarks.frontier.late.__main__ import RESULTS as LATE
 from benchmarks.frontier.late.report import BEGIN as BEGIN_LATE
 from benchmarks.frontier.late.report import BEGIN_FIRST_PAGE, first_page, report
-from benchmarks.frontier.questions import limits
-from benchmarks.frontier.report import auto, replay, summary, table, turn
+from benchmarks.frontier.questions import early, limits, slow, targets
+from benchmarks.frontier.report import auto, table, turn
 from benchmarks.frontier.subjects import SUBJECTS
 from benchmarks.gpu.__main__ import RESULTS as ON_GPU
 from benchmarks.gpu.tables import BEGIN as BEGIN_PART
@@ -62,16 +62,20 @@ FILLED = [
     ("README.md", BEGIN_FIRST_PAGE, lambda: first_page(DEEP.read(), heads(), LATE.read()) + "\n"),
     (f"{EVIDENCE}/frontier.md", auto.BEGIN, lambda: auto.auto(with_todays_rule())),
     (f"{EVIDENCE}/frontier.md", auto.BEGIN_SHORT, of_frontier(auto.short, FRONTIER / SHORT)),
-    (f"{EVIDENCE}/frontier.md", summary.BEGIN, of_frontier(summary.summary)),
+    (f"{EVIDENCE}/frontier.md", table.BEGIN_SUMMARY, of_frontier(table.summary)),
     (f"{EVIDENCE}/frontier.md", by_weight.BEGIN, of_frontier(by_weight.table, FRONTIER / BY_WEIGHT)),
     (f"{EVIDENCE}/frontier-tables.md", table.BEGIN, of_frontier(table.all_tables)),
     (f"{EVIDENCE}/turn.md", turn.BEGIN, of_frontier(turn.turn)),
     (f"{EVIDENCE}/turn.md", turn.BEGIN_VARIED, of_frontier(turn.varied)),
-    (f"{EVIDENCE}/turn.md", replay.BEGIN, of_frontier(replay.replay)),
+    (f"{EVIDENCE}/turn.md", turn.BEGIN_REPLAY, of_frontier(turn.replay)),
     (f"{EVIDENCE}/turn.md", corrected.BEGIN, of_frontier(corrected.table, FRONTIER / CORRECTED)),
     (f"{EVIDENCE}/turn.md", limits.BEGIN, of_frontier(limits.table, FRONTIER / LIMITS)),
     (f"{EVIDENCE}/suspects.md", suspects.BEGIN, of_frontier(suspects.table, FRONTIER / "suspects")),
     (f"{EVIDENCE}/late.md", BEGIN_LATE, lambda: report(LATE.read())),
+    (f"{EVIDENCE}/late.md", slow.BEGIN, slow.table),
+    (f"{EVIDENCE}/late.md", targets.BEGIN, targets.table),
+    ("docs/bad-data.md", early.BEGIN.format("texts"), lambda: early.texts(early.RESULTS)),
+    ("docs/tools/watch.md", early.BEGIN.format("table"), lambda: early.table(early.RESULTS)),
     *(
         (f"{EVIDENCE}/deep.md", BEGIN_PART.format(name), partial(part_of_gpu, name))
         for name in ("arms", "paper", "networks", "pace", "steps", "exact")

@@ -7,21 +7,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
-from benchmarks.common.data import with_wrong_labels
 from benchmarks.pages import __main__ as pages
-from benchmarks.pages.accuracy import table_of_accuracy
+from benchmarks.pages.accuracy import table_of_accuracy, table_of_time
 from benchmarks.pages.ten_networks import RUN, measure, row
-from benchmarks.pages.time_saved import table_of_time
-from benchmarks.pages.wrong_labels import auc, by_cleanlab, by_counts, found, main, precision_at, rankings
-from prunedata import Pruner, Schedule
-
-# The study's tables: pairing, spread, times, and wrong labels found.
-
-
-pytest.importorskip("torch")
+from benchmarks.pages.wrong_labels import auc, found, main, precision_at, rankings
 
 
 def run(policy, seed, final, seconds=100.0, saved=0.0, **other):
@@ -77,9 +68,6 @@ after | this
 
 
 # Table 1 for the ten networks: what is timed, and what is made of it.
-
-
-pytest.importorskip("torch")
 
 
 def facts(regular, pruned, network="wrn22"):
@@ -213,37 +201,3 @@ def test_the_perfect_score_is_perfect_and_knowing_nothing_is_the_base_rate(wrong
     assert blind.auc in (None, 0.5)
     assert blind.precision_at_tenth == pytest.approx(wrong.mean())
     assert blind.to_dict().keys() == {"auc", "precision_at_100", "precision_at_tenth", "precision_at_wrong"}
-
-
-def watched(pixels, labels, epochs=12):
-    """Train softmax regression while a pruner watches: the pruner, and the probabilities in the end."""
-    weights = np.zeros((pixels.shape[1], 10))
-    pruner = Pruner(len(labels), Schedule(epochs, epochs, 4, 5, 4), prune=0.2, leave_out="nothing", classes=10)
-
-    def likely(ids):
-        scores = pixels[ids] @ weights
-        shares = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return shares / shares.sum(axis=1, keepdims=True)
-
-    for epoch in pruner.epochs():
-        for ids in epoch.batches(64):
-            shares, right = likely(ids), (np.arange(len(ids)), labels[ids])
-            pruner.observe(-np.log(shares[right]), ids)
-            shares[right] -= 1
-            weights -= 0.1 / len(ids) * pixels[ids].T @ shares
-    return pruner, likely(np.arange(len(labels)))
-
-
-def test_every_way_to_score_finds_planted_wrong_labels():
-    digits = load_digits()
-    labels = with_wrong_labels(digits.target.astype(np.int64), 10, 0.2)
-    wrong = labels != digits.target
-    pruner, likely = watched(digits.data / 16, labels)
-    ways = {
-        "hits": by_counts(pruner.hits, pruner.visits),
-        "hits and high": by_counts(pruner.hits, pruner.visits, pruner.arrays["high"]),
-        "cleanlab": by_cleanlab(labels, likely),
-    }
-    judged = {name: found(scores, wrong) for name, scores in ways.items()}
-    assert all(one.auc > 0.9 and one.precision_at_tenth > 0.7 for one in judged.values()), judged
-    assert judged["hits and high"].precision_at_tenth > judged["hits"].precision_at_tenth

@@ -15,9 +15,6 @@ from benchmarks.scale.table import fit
 from prunedata import Pruner, Schedule
 from prunedata.policies import DroppingCount, RunningLoss
 
-# The measurements of large runs: small ones, really made, the law, and the page that shows what was recorded.
-
-
 ON_LINUX = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="memory is read as Linux tells it")
 
 

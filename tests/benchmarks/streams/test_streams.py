@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from benchmarks.common.data import digits
-from benchmarks.common.shards import write_shards
+from benchmarks.common.shards import record_features, write_records, write_shards
 from benchmarks.streams.passes import TURNS, Entrant, one_core, race
 from tests.common.programs import run_module
 
@@ -68,10 +68,10 @@ def test_all_forms_hold_the_same_images(tmp_path, encoding, pixels):
 
 def test_records_hold_the_same_images_too(shards):
     tf = pytest.importorskip("tensorflow")
-    from benchmarks.common.tfrecords import FEATURES, write_records
 
     rows = [row for table in shards.tables for row in pq.read_table(table).to_pylist()]
-    found = [tf.io.parse_single_example(each, FEATURES) for each in tf.data.TFRecordDataset(write_records(shards))]
+    features = record_features()
+    found = [tf.io.parse_single_example(each, features) for each in tf.data.TFRecordDataset(write_records(shards))]
     assert [each["image"].numpy() for each in found] == [row["image"] for row in rows]
     assert [int(each["label"]) for each in found] == [row["label"] for row in rows]
 

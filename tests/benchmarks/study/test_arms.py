@@ -19,12 +19,9 @@ from benchmarks.study.recipe import LabelNoise, Recipe
 from benchmarks.study.results import RESULTS, parse, recipe_of
 from benchmarks.study.trace import Trace, traced_ids
 from benchmarks.study.train import Options, train
+from tests.benchmarks.study.test_train import Stopped, stop_after
 from tests.common.programs import ROOT, run_python
 
-# Arms and their names: found by themselves, complete, and read as they were made.
-
-
-pytest.importorskip("torch")
 # A network that has learned nothing has no loss above twice the mean.
 pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning")
 
@@ -112,19 +109,7 @@ def test_every_recorded_run_has_a_name_that_can_be_read():
 # What single samples go through in a run, as the trace records it.
 
 
-pytest.importorskip("torch")
-
-
 SMALL = Recipe(samples=300, epochs=6, batch_size=32, noise=LabelNoise("random", 0.2))
-
-
-class Stopped(Exception):
-    """What stands for a kill between two epochs."""
-
-
-def stop(point):
-    if point["epoch"] == 2:
-        raise Stopped
 
 
 def read(path):
@@ -191,7 +176,7 @@ def test_a_trace_goes_on_where_it_was_stopped(tmp_path):
     train(recipe, Options(arrays=tmp_path / "whole.npz", trace=20))
     options = Options(arrays=tmp_path / "parts.npz", checkpoint=tmp_path / "run.pt", trace=20)
     with pytest.raises(Stopped):
-        train(recipe, options, stop)
+        train(recipe, options, stop_after(2))
     with pytest.raises(ValueError, match="as many samples"):
         train(recipe, replace(options, trace=10))
     train(recipe, options)

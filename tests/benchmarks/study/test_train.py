@@ -24,10 +24,6 @@ from benchmarks.study.train import Options, train
 from benchmarks.study.training_step import Images, Trainer
 from tests.adapters.helpers.ranks import WORLD, group, start
 
-# The reference trainer: recipes, resuming, arms, and what it writes.
-
-
-pytest.importorskip("torch")
 # A network that has learned nothing has no loss above twice the mean.
 pytestmark = pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning")
 

@@ -1,4 +1,4 @@
-"""Which runs there are: data, share of wrong labels, staleness, seed, and what is left out."""
+"""Does pruning survive staleness? Runs with gradients of old weights, with pruning and without, and their tables."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -211,7 +211,7 @@ def _one(runs: Sequence[Facts], name: str) -> str:
     return ", ".join(sorted({run[name] for run in runs}))
 
 
-RESULTS = Runs(Path(__file__).parents[1] / "results.jsonl.bz2")
+RESULTS = Runs(Path(__file__).with_name("results.jsonl.bz2"))
 """Where the runs are recorded, if nobody says otherwise."""
 
 
@@ -232,7 +232,7 @@ def staleness(options: argparse.Namespace) -> int:
         return 0
     import torch  # noqa: PLC0415 (it takes seconds, and tables don't need it)
 
-    from benchmarks.distributed.staleness.train import task_of, train_stale  # noqa: PLC0415
+    from benchmarks.distributed.stale_training import task_of, train_stale  # noqa: PLC0415
 
     torch.set_num_threads(1)
     done = recorded.names()

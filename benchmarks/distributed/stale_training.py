@@ -18,11 +18,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from benchmarks.common.data import Data, ImageSet, digits, folder
+from benchmarks.common.data import SIZE, Data, ImageSet, digits, folder
 from benchmarks.common.networks import build
-from benchmarks.common.parquet import SIZE
 from benchmarks.common.records import Facts
-from benchmarks.distributed.staleness.runs import ARMS, StaleRun
+from benchmarks.distributed.staleness import ARMS, StaleRun
 from benchmarks.study.choosers import auc
 from prunedata import Deal, Dealer, Pruner
 from prunedata.policies import RunningLoss
