@@ -95,6 +95,8 @@ def test_the_suspects_are_shown_with_their_classes(made):
     ]
     assert "Classes in which suspects gather" in page.text
     assert "class 10" in page.text
+    of_the_run = check(prunedata.report(made("guesses")[0]).html)  # whose labels it has been given
+    assert "Classes in which suspects gather" in of_the_run.text
 
 
 def test_rows_have_the_names_of_their_columns(made):
