@@ -94,19 +94,9 @@ LONGEST_NAME = 256
 def read_labels(path: str, samples: int | None, column: str | None = None) -> npt.NDArray[Any]:
     """Return the labels in a file, shape (samples,), in the order of the samples' ids: integers, or names.
 
-    Parameters
-    ----------
-    path : str
-        An ``.npy`` file; or text, with one label a line, or a table with commas whose first line names its columns.
-    samples : int or None
-        How many there must be; None takes as many as there are.
-    column : str, optional
-        Of a table; ``label`` if not given.
-
-    Raises
-    ------
-    PrunedataError
-        If it holds anything else, or a name of more than 256 characters.
+    The file is an ``.npy`` file; or text, with one label a line, or a table with commas whose first line names its
+    columns. ``samples`` is how many there must be; None takes as many as there are. Raises :class:`PrunedataError` if
+    it holds anything else, or a name of more than 256 characters.
     """
     labels = _from_numpy(path) if Path(path).suffix == ".npy" else _from_text(path, samples, column)
     long = labels.dtype.kind == "U" and labels.dtype.itemsize > 4 * LONGEST_NAME

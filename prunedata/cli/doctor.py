@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict, astuple, dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prunedata import __version__
 from prunedata.cli.arguments import named_object
@@ -18,12 +18,9 @@ from prunedata.cli.text import table, working
 from prunedata.errors import DamagedStore, PrunedataError
 from prunedata.run.frameworks import ADAPTERS, adapter_of, samples_in
 
-if TYPE_CHECKING:
-    from prunedata.store.run_store import StoredRun
+__all__ = ["add_doctor"]
 
-__all__ = ["Unsound", "add_doctor"]
-
-LOADER = re.compile(r"(.+\.py):(\w+)")
+LOADER = re.compile(r".+\.py:\w+")
 EPOCHS, PRUNE, SOME = 12, 0.25, 1000
 """The run with which a loader is tried; ``SOME`` samples if their number is unknown."""
 
@@ -40,10 +37,6 @@ class Fact:
     told: str
 
 
-class Unsound(Exception):
-    """Something was found wrong: the command's status is 1."""
-
-
 def add_doctor(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the command to the program."""
     look = commands.add_parser(
@@ -52,28 +45,25 @@ def add_doctor(commands: argparse._SubParsersAction[Any]) -> None:
         epilog="Exit status: 0 if nothing is wrong, 1 if something is, 2 if it could not be checked.",
     )
     look.set_defaults(run=_doctor)
-    look.add_argument(
-        "what", nargs="?", help="script.py:name of a loader, or a run's store; by default the installation"
-    )
+    told = "script.py:name of a loader, or a run's store; by default the installation"
+    look.add_argument("what", nargs="?", help=told)
     look.add_argument("--json", action="store_true", help="print one JSON object")
 
 
-def _doctor(args: argparse.Namespace) -> None:
-    named = None if args.what is None else LOADER.fullmatch(args.what)
+def _doctor(args: argparse.Namespace) -> int:
     if args.what is None:
         facts = list(_versions())
-    elif named is None and args.what.endswith(".py"):
+    elif LOADER.fullmatch(args.what):
+        facts = list(_loader(named_object(args.what)))
+    elif args.what.endswith(".py"):
         raise PrunedataError(f"Expected script.py:name, a loader in a script. Got {args.what}: add :name.")
-    elif named is None:
-        facts = list(_store(args.what))
     else:
-        facts = list(_loader(named_object(f"{named[1]}:{named[2]}")))
+        facts = list(_store(args.what))
     if args.json:
         print(json.dumps([asdict(fact) for fact in facts]))
     else:
         print("\n".join(table([astuple(fact) for fact in facts], left=(0, 1, 2))))
-    if any(fact.state == "wrong" for fact in facts):
-        raise Unsound
+    return int(any(fact.state == "wrong" for fact in facts))
 
 
 # -- what is installed
@@ -117,14 +107,11 @@ def _store(place: str) -> Iterator[Fact]:
     from prunedata.plan.savings import savings
     from prunedata.store.run_store import read_run
 
-    with working(f"reading {place}"):
-        found: StoredRun | DamagedStore
-        try:
+    try:
+        with working(f"reading {place}"):
             found = read_run(place)  # it compares every array with its digest
-        except DamagedStore as error:
-            found = error
-    if isinstance(found, DamagedStore):
-        yield Fact("wrong", "store", str(found))
+    except DamagedStore as error:
+        yield Fact("wrong", "store", str(error))
         return
     run = found.state
     epochs = run.schedule["epochs"]
@@ -160,10 +147,10 @@ def _store(place: str) -> Iterator[Fact]:
 def _loader(given: Any) -> Iterator[Fact]:
     name, adapter = adapter_of(given)
     yield Fact("ok", "loader", f"{type(given).__module__}.{type(given).__qualname__}; wrapped by {ADAPTERS}.{name}")
-    facts: dict[str, Any] = dict(adapter.facts(given)) if hasattr(adapter, "facts") else {}
     samples = samples_in(given)
     if samples is not None:
         yield Fact("ok", "samples", f"{samples:,}: build the Pruner with as many")
+    facts = adapter.facts(given) if hasattr(adapter, "facts") else {}
     for what, told in facts.items():
         state, sentence = told if isinstance(told, tuple) else ("ok", str(told))
         yield Fact(state, what, sentence)

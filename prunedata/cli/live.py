@@ -24,17 +24,8 @@ CLOSED = {
 class LivePage(ThreadingHTTPServer):
     """A server of one page, made anew for each request, under an address with a random token.
 
-    Parameters
-    ----------
-    page : callable
-        Returns the HTML, and whether it is the last one, after which the browser stops reloading.
-    every : float
-        Seconds after which the browser reloads.
-
-    Attributes
-    ----------
-    address : str
-        With a random token. Any other path, and any other host name, is refused.
+    ``page`` returns the HTML, and whether it is the last one, after which the browser stops reloading; until then it
+    does so ``every`` so many seconds. Any path but that of ``address``, and any other host name, is refused.
     """
 
     daemon_threads = True

@@ -10,19 +10,19 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NoReturn
 
 from prunedata import __version__
 from prunedata.checks import printable
 from prunedata.cli.apply import add_apply
 from prunedata.cli.arguments import add_top
-from prunedata.cli.doctor import Unsound, add_doctor
+from prunedata.cli.doctor import add_doctor
 from prunedata.cli.plan import add_plan
 from prunedata.cli.report import add_report
 from prunedata.cli.runs import add_runs
 from prunedata.cli.summary import summary
-from prunedata.cli.text import marks, progress, working
+from prunedata.cli.text import marks, meter
 from prunedata.cli.top import add_top_command
 from prunedata.cli.watch import add_watch
 from prunedata.errors import PrunedataError
@@ -67,7 +67,9 @@ def parser() -> argparse.ArgumentParser:
     add_report(commands)
     add_apply(commands)
     add_doctor(commands)
-    _add_completion(commands, program)
+    shell = commands.add_parser("completion", help="print the script with which a shell completes commands and options")
+    shell.set_defaults(run=lambda args: _completion(args.shell, program))
+    shell.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="your shell")
     return program
 
 
@@ -82,13 +84,21 @@ def _index(args: argparse.Namespace) -> None:
     from prunedata.streams.shards import ShardIndex, expand
 
     shards = [url for shards in args.shards for url in expand(shards)]
-    with working(""):
-        index = ShardIndex.scan(shards, progress=lambda urls: progress(urls, "shards"))
+    with meter() as show:
+        index = ShardIndex.scan(shards, progress=lambda urls: _counted(urls, show))
     index.save(args.output)
     if args.json:
         print(json.dumps({"shards": len(index.shards), "samples": len(index), "output": args.output}))
     else:
         print(f"{len(index):,} samples in {len(index.shards):,} shards -> {args.output}")
+
+
+def _counted(shards: Iterable[str], show: Callable[[float, str], None]) -> Iterator[str]:
+    """Yield the shards, and show how many are done."""
+    shards = list(shards)
+    for done, shard in enumerate(shards):
+        show(done / len(shards), f"{done:,} of {len(shards):,} shards")
+        yield shard
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -99,11 +109,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         except SystemExit:  # after --help
             sys.stdout.flush()
             raise
-        args.run(args)
+        status = args.run(args)
         sys.stdout.flush()
-    except Unsound:
-        sys.stdout.flush()
-        return 1
     except BrokenPipeError:
         _close_output()  # the reader, such as head, has left
         return 0
@@ -118,7 +125,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError:
         print("prunedata: error: Expected data that fit into memory. Got more.", file=sys.stderr)
         return 2
-    return 0
+    return 0 if status is None else int(status)
 
 
 def _close_output() -> None:
@@ -127,16 +134,6 @@ def _close_output() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-SHELLS = ("bash", "zsh", "tcsh")
-
-
-def _add_completion(commands: argparse._SubParsersAction[Any], program: argparse.ArgumentParser) -> None:
-    """Add the command to the program."""
-    shell = commands.add_parser("completion", help="print the script with which a shell completes commands and options")
-    shell.set_defaults(run=lambda args: _completion(args.shell, program))
-    shell.add_argument("shell", choices=SHELLS, help="your shell")
 
 
 def _completion(shell: str, program: argparse.ArgumentParser) -> None:

@@ -19,9 +19,10 @@ from prunedata.run.options import warn_of_small_prune
 
 __all__ = ["add_plan"]
 
-SHAPE = ("start", "block", "pruned_per_block", "prune")  # what describes a schedule beside its window
-
+SHAPE = ("start", "block", "pruned_per_block", "prune")
+"""Options that describe a schedule beside its window."""
 NOT_STEADY = ("window", "milestones", "block", "pruned_per_block", "attenuation")
+"""Options that a steady schedule does not have."""
 
 
 def add_plan(commands: argparse._SubParsersAction[Any]) -> None:
@@ -48,27 +49,13 @@ def add_plan(commands: argparse._SubParsersAction[Any]) -> None:
     add("--block", type=int, metavar="N", help="epochs per block")
     add("--pruned-per-block", type=int, metavar="N", help="pruned epochs at the start of each block")
     add("--attenuation", type=float, metavar="X", help="divisor of the start after the first window (1)")
-    add(
-        "--anneal",
-        type=number,
-        metavar="N",
-        help="last epochs, on all samples: a number, or a fraction below 1 (0)",
-    )
+    add("--anneal", type=number, metavar="N", help="last epochs, on all samples: a number, or a fraction below 1 (0)")
     add("--prune", type=number, metavar="P", help="samples to prune: a number, or a fraction such as 0.2 or 20%%")
     add("--batch-size", type=int, required=True, metavar="N", help="samples in a batch")
-    add(
-        "--batch-time",
-        type=float,
-        metavar="S",
-        help="seconds per training step; without it, print percentages only",
-    )
+    add("--batch-time", type=float, metavar="S", help="seconds per training step; without it, print percentages only")
     add("--overhead", type=float, default=0.0, metavar="S", help="seconds that recording losses adds to an epoch (0)")
-    add(
-        "--reading",
-        choices=("aligned", "printed"),
-        default="aligned",
-        help="of the paper's Algorithm 2 (aligned)",
-    )
+    readings = ("aligned", "printed")
+    add("--reading", choices=readings, default="aligned", help="of the paper's Algorithm 2 (aligned)")
     add("--target-saving", type=float, metavar="PERCENT", help="propose schedules that save this much of the time")
     add("--json", action="store_true", help="print one JSON object")
 
@@ -89,7 +76,7 @@ def _schedule(args: argparse.Namespace, window: int | tuple[int, ...]) -> Schedu
     """Return the described schedule; None if only proposals are wanted."""
     if args.steady:
         return _steady(args)
-    missing = [f"--{name.replace('_', '-')}" for name in SHAPE if getattr(args, name) is None]
+    missing = [_option(name) for name in SHAPE if getattr(args, name) is None]
     untouched = len(missing) == len(SHAPE) and args.attenuation is None and args.anneal is None
     if untouched and args.target_saving is not None:
         return None
@@ -103,15 +90,20 @@ def _schedule(args: argparse.Namespace, window: int | tuple[int, ...]) -> Schedu
 
 
 def _steady(args: argparse.Namespace) -> Schedule:
-    given = [f"--{name.replace('_', '-')}" for name in NOT_STEADY if getattr(args, name) is not None]
-    given += ["--reading printed"] * (args.reading == "printed") + ["--target-saving"] * (
-        args.target_saving is not None
-    )
+    given = [_option(name) for name in NOT_STEADY if getattr(args, name) is not None]
+    if args.reading == "printed":
+        given.append("--reading printed")
+    if args.target_saving is not None:
+        given.append("--target-saving")
     if given:
         raise PrunedataError(f"Expected --steady with --start and --anneal at most. Got {', '.join(given)}.")
     if args.prune is None:
         raise PrunedataError("Expected --prune beside --steady. Got none.")
     return Schedule.steady(args.epochs, args.start, anneal=args.anneal or 0)
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _warn(args: argparse.Namespace) -> None:
@@ -133,37 +125,32 @@ def _plan(args: argparse.Namespace) -> None:
     # A saving in percent is the same for every batch time where there is no overhead.
     batch_time = 1.0 if args.batch_time is None else args.batch_time
     cost = CostModel(args.samples, args.batch_size, batch_time, args.overhead)
-    proposals = None
+    proposals = []
     if args.target_saving is not None:
         proposals = propose(cost, args.target_saving, args.epochs, window, reading=args.reading)
-    prediction = None if schedule is None else cost.predict(schedule, args.prune)
+    planned = None if schedule is None else (schedule, cost.predict(schedule, args.prune))
     timed = args.batch_time is not None
     if args.json:
-        print(json.dumps(_plan_dict(schedule, prediction, proposals, timed)))
+        found = _plan_dict(*planned, timed) if planned else {}
+        if proposals:
+            found["proposals"] = [
+                p.schedule.to_dict() | {"prune": p.prune, "options": _options(p)} | p.prediction.to_dict()
+                for p in proposals
+            ]
+        print(json.dumps(found))
         return
-    if schedule is not None and prediction is not None:
-        _print_plan(schedule, prediction, cost, args.prune, timed)
-    if proposals is not None:
-        if schedule is not None:
-            print()
+    if planned:
+        _print_plan(*planned, cost, args.prune, timed)
+    if planned and proposals:
+        print()
+    if proposals:
         _print_proposals(proposals, args.target_saving)
 
 
-def _plan_dict(
-    schedule: Schedule | None, prediction: Prediction | None, proposals: list[Proposal] | None, timed: bool
-) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if schedule is not None and prediction is not None:
-        found |= prediction.to_dict()
-        if not timed:
-            found |= dict.fromkeys(("regular_seconds", "pruned_seconds", "saved_seconds"))
-        found |= {"pruned_epoch_numbers": schedule.pruned_epochs, "schedule": schedule.to_dict()}
-    if proposals is not None:
-        found["proposals"] = [
-            p.schedule.to_dict() | {"prune": p.prune, "options": _options(p)} | p.prediction.to_dict()
-            for p in proposals
-        ]
-    return found
+def _plan_dict(schedule: Schedule, prediction: Prediction, timed: bool) -> dict[str, Any]:
+    unknown = () if timed else ("regular_seconds", "pruned_seconds", "saved_seconds")
+    numbers = {"pruned_epoch_numbers": schedule.pruned_epochs, "schedule": schedule.to_dict()}
+    return prediction.to_dict() | dict.fromkeys(unknown) | numbers
 
 
 def _options(proposal: Proposal) -> str:

@@ -23,16 +23,10 @@ def add_report(commands: argparse._SubParsersAction[Any]) -> None:
     add("store", help="path of the run's store, such as run.zarr")
     add("-o", "--output", metavar="FILE", help="where to write (report.html, review.html)")
     add("--compare", metavar="STORE", help="store of another run, to show beside it")
-    add(
-        "--dataset",
-        metavar="MODULE:NAME",
-        help="the data set, or a function that returns it, to show images or texts of suspects; also SCRIPT.py:NAME",
-    )
-    add(
-        "--labels",
-        metavar="FILE",
-        help="labels by id, to see in which classes suspects gather; formats as for suspects",
-    )
+    told = "the data set, or a function that returns it, to show images or texts of suspects; also SCRIPT.py:NAME"
+    add("--dataset", metavar="MODULE:NAME", help=told)
+    told = "labels by id, to see in which classes suspects gather; formats as for suspects"
+    add("--labels", metavar="FILE", help=told)
     add("--label-column", metavar="NAME", help="the column of the table (label)")
     add("--top", type=int, metavar="N", help="how many samples to list (12; with --review 500)")
     add("--review", action="store_true", help="a page to judge suspects one by one, with the keyboard")

@@ -15,6 +15,7 @@ from prunedata.checks import printable
 from prunedata.cli.arguments import add_top, read_labels
 from prunedata.cli.text import table, working
 from prunedata.errors import PrunedataError
+from prunedata.run.frameworks import ADAPTERS
 
 if TYPE_CHECKING:
     from prunedata.findings.advice import Advice
@@ -25,27 +26,29 @@ if TYPE_CHECKING:
 
 __all__ = ["add_runs"]
 
-LINES, LONGEST_NAME = 10, 40
-"""So many suspects are printed if all of them go into a file."""
+LINES = 10
+"""Suspects that are printed if all of them go into a file."""
+LONGEST_NAME = 40
+"""Characters of a label."""
 
 
 def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the commands to the program."""
-    look = commands.add_parser(
-        "suspects", help="the samples of a run, or of several folds, whose labels are most likely wrong"
-    )
+    told = "the samples of a run, or of several folds, whose labels are most likely wrong"
+    look = commands.add_parser("suspects", help=told)
     look.set_defaults(run=_suspects)
-    look.add_argument(
-        "stores", nargs="+", metavar="STORE", help="path of a run's store; several are joined into one list"
-    )
+    told = "path of a run's store; several are joined into one list"
+    look.add_argument("stores", nargs="+", metavar="STORE", help=told)
     add_top(look, 100, "how many samples")
-    look.add_argument(
-        "--labels",
-        metavar="FILE",
-        help="labels by id, to show the classes of the suspects: .npy, text with one per line, or a CSV table",
-    )
+    told = "labels by id, to show the classes of the suspects: .npy, text with one per line, or a CSV table"
+    look.add_argument("--labels", metavar="FILE", help=told)
     look.add_argument("--label-column", metavar="NAME", help="column of the table (label)")
-    _add_export(look)
+    look.add_argument("-o", "--out", metavar="FILE", help="write the samples into a file")
+    told = (
+        "format: ids, csv, jsonl, parquet, verdicts for Pruner(without=FILE), or cleanlab for every sample's score; "
+        "as FILE ends, else ids"
+    )
+    look.add_argument("--to", metavar="FORM", help=told)
     look.add_argument("--json", action="store_true", help="print one JSON object")
     two = commands.add_parser("compare", help="compare the suspects of two runs on the same data")
     two.set_defaults(run=_compare)
@@ -77,20 +80,15 @@ def _suspects(args: argparse.Namespace) -> None:
         kept = KeptPreviews(args.stores[0])
         columns = kept.labeled(run, args.top) if labels is None else table_of(run, args.top, labels)
         rows = rows_of(columns)
-    shares = None
-    if labels is not None:
-        shares = concentration(labels, columns["id"], searched(run))
-    written = None
-    if args.out is not None:
-        with working(f"writing {args.out}"):
-            written = _export(run, columns, args.out, args.to)
+    shares = None if labels is None else concentration(labels, columns["id"], searched(run))
+    written = None if args.out is None else _export(args, columns, run)
     if args.json:
         about = {"samples": run.samples, "held_out": num_held_out(run), "without": num_without(run)}
         found = {**about, "epochs": len(run.history), "suspects": rows}
         print(json.dumps(found if shares is None else found | {"classes": [asdict(share) for share in shares]}))
         return
-    print("\n".join(_suspects_lines(run, rows if args.out is None else rows[:LINES])))
-    if args.out is not None and len(rows) > LINES:
+    print("\n".join(_suspects_lines(run, rows if written is None else rows[:LINES])))
+    if written is not None and len(rows) > LINES:
         print(f"... and {len(rows) - LINES:,} more in {args.out}")
     if shares is not None:
         print("\n".join(_classes_lines(shares)))
@@ -108,21 +106,19 @@ def _joined_suspects(args: argparse.Namespace) -> None:
     with working(f"reading {len(args.stores)} runs"):
         columns = joined_table([read_run(store).state for store in args.stores], args.top)
         rows = rows_of(columns)
-    if args.out is not None:
-        with working(f"writing {args.out}"):
-            _export_joined(columns, args.out, args.to)
+    written = None if args.out is None else _export(args, columns)
     if args.json:
         print(json.dumps({"stores": args.stores, "suspects": rows}))
         return
-    few = rows if args.out is None else rows[:LINES]
+    few = rows if written is None else rows[:LINES]
     head = ["sample", "of", "runs", "visits", "score"]
     shown = [
         [f"{row['id']:,}", args.stores[row["run"]], f"{row['runs']:,}", f"{row['visits']:,}", f"{row['score']:.3f}"]
         for row in few
     ]
     print("\n".join([f"most suspect in {len(args.stores)} runs", *table([head, *shown], left=(1,))]))
-    if args.out is not None:
-        print(f"\n{len(rows):,} samples -> {args.out}")
+    if written is not None:
+        print(f"\n{written:,} samples -> {args.out}")
 
 
 def _suspects_lines(run: RunState, rows: list[dict[str, Any]]) -> list[str]:
@@ -234,21 +230,6 @@ def _advice_lines(found: Advice, samples: int, finished: bool, followed: bool) -
     return [*table(rows, left=(0, 1)), "", "because", *(f"  {printable(sentence)}" for sentence in found.evidence)]
 
 
-ADAPTERS = "prunedata.adapters"
-"""Formats that the core can't write are modules here of the same name, with write_table(table, path)."""
-
-
-def _add_export(parser: argparse.ArgumentParser) -> None:
-    """Add ``--out`` and ``--to`` to a command."""
-    parser.add_argument("-o", "--out", metavar="FILE", help="write the samples into a file")
-    parser.add_argument(
-        "--to",
-        metavar="FORM",
-        help="format: ids, csv, jsonl, parquet, verdicts for Pruner(without=FILE), or cleanlab for every sample's "
-        "score; as FILE ends, else ids",
-    )
-
-
 def _check_export(args: argparse.Namespace) -> None:
     """Raise if the format is unknown or has no file; set the format by the name of the file if none is given."""
     if args.out is None:
@@ -264,33 +245,32 @@ def _check_export(args: argparse.Namespace) -> None:
         _writer(args.to)
 
 
-def _export(run: RunState, table: Arrays, out: str, to: str) -> int:
-    """Write a table into a file, and return how many samples it has."""
-    if to == "cleanlab":
-        from prunedata.findings.table import issue_table, key_column
+def _export(args: argparse.Namespace, suspects: Arrays, run: RunState | None = None) -> int:
+    """Write suspects into a file, and return how many samples it has.
 
-        ids = np.arange(run.samples)
-        table = {"id": ids} | issue_table(run) | key_column(run, ids)
-        to = "csv"
-    _writer(to)(table, Path(out))
-    return int(table["id"].size)
+    Without a `run` they are of several: then verdicts are on rows by key, as ids differ between runs.
+    """
+    from prunedata.findings.table import issue_table, key_column
 
-
-def _export_joined(table: Arrays, out: str, to: str) -> None:
-    """Write the suspects of several runs into a file: rows by key, as ids differ between runs."""
-    keyed = "key" in table
-    if to == "cleanlab":
+    to, written = args.to, suspects
+    if to == "cleanlab" and run is None:
         raise PrunedataError("Expected one run for --to cleanlab. Got several stores.")
-    if to == "ids" and table["run"].any():
+    if to == "cleanlab" and run is not None:
+        ids = np.arange(run.samples)
+        to, written = "csv", {"id": ids} | issue_table(run) | key_column(run, ids)
+    if to == "ids" and run is None and suspects["run"].any():
         raise PrunedataError(
             "Expected --to verdicts, csv, jsonl or parquet, as some rows are not in the first run. Got --to ids."
         )
-    if to == "verdicts" and keyed:
-        table = {"id": np.full(table["id"].size, ""), "key": table["key"]}
-    _writer(to)(table, Path(out))
+    if to == "verdicts" and run is None and "key" in suspects:
+        written = {"id": np.full(suspects["id"].size, ""), "key": suspects["key"]}
+    with working(f"writing {args.out}"):
+        _writer(to)(written, Path(args.out))
+    return int(written["id"].size)
 
 
 def _writer(to: str) -> Any:
+    """Return the function that writes a table in this format; for one that the core can't write, its adapter's."""
     from prunedata.findings.table import WRITERS
 
     if to in WRITERS:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from prunedata.checks import printable
 from prunedata.plan.schedule import Schedule
 
-__all__ = ["bar", "marks", "meter", "progress", "strip", "table", "working"]
+__all__ = ["bar", "marks", "meter", "strip", "table", "working"]
 
 BLOCKS, LETTERS = "░█", ".#"  # an epoch on all samples, an epoch on pruned data
 WIDTH, MOST_ROWS = 100, 40
@@ -83,14 +83,3 @@ def meter() -> Iterator[Callable[[float, str], None]]:
                 print(f"\r\x1b[K{bar(share, two, 30):{two[0]}<30} {what}", end="", file=sys.stderr, flush=True)
 
         yield show
-
-
-def progress(items: Iterable[str], what: str) -> Iterator[str]:
-    """Yield the items, and show how many are done."""
-    items = list(items)
-    shown, two = sys.stderr.isatty(), marks(sys.stderr.encoding)
-    for done, item in enumerate(items):
-        if shown:
-            line = f"\r{bar(done / len(items), two, 30):{two[0]}<30} {done:,} of {len(items):,} {what}"
-            print(line, end="", file=sys.stderr, flush=True)
-        yield item

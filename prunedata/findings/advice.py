@@ -49,6 +49,7 @@ __all__ = ["ADVISED_POLICY", "Advice", "advise", "losses_of", "newest_of", "seen
 
 ADVISED_POLICY = RecentLoss()
 """What is left out: the samples of the highest recent losses."""
+LEAVE_OUT = "Leave out that many samples, those with the highest losses."
 LABELS_UNKNOWN = (
     "The run doesn't know which label each sample has. Right labels of a rare class look wrong, too: if you have one, "
     "pass labels=... to the Pruner or to observe(), and samples are compared with those of the same label."
@@ -160,7 +161,10 @@ def advise(
     figures, done, late = find_onset(history), len(history), late_from(schedule.epochs)
     if figures.onset is not None:
         doubted = count_doubted(_groups(losses, labels), memorizes=True)
-        return _prune_from_onset(figures, schedule, len(losses), doubted, prune, *more)
+        start = max(1, min(figures.onset + 1, schedule.epochs - 1))
+        told = f"{doubted:,} of {len(losses):,} labels look wrong by their losses up to the memorization onset"
+        because = (f"{told}. {LEAVE_OUT}", *_why_from_onset(figures))
+        return _prune(figures, schedule, len(losses), start, doubted, prune, *because, *more)
     apart, worse, turned, within, noise = (
         [record[name] for record in history if name in record] for name in (APART, WORSE, TURNED, WITHIN, NOISE)
     )
@@ -189,21 +193,9 @@ def advise(
     if schedule.epochs <= SETTLED:
         why = f"A run of at most {SETTLED} epochs trains on all samples: it is too short to memorize labels."
         return _watch(figures, f"{told}.", why, doubted=doubted)
-    number, start = doubted if prune is None else min(doubted, prune), min(done, late)
-    return Advice(
-        verdict="prune",
-        policy=ADVISED_POLICY,
-        prune=number,
-        schedule=Schedule.steady(schedule.epochs, start, anneal=schedule.anneal),
-        saving_percent=_saving(number, start, schedule.epochs, len(losses)),
-        evidence=(
-            f"{told}. Leave out that many samples, those with the highest losses.",
-            _why(start == late, apart if met else (), worse if learned else (), forgets=forgets),
-            *more,
-        ),
-        lost=max(0.0, figures.lost),
-        doubted=doubted,
-    )
+    start = min(done, late)
+    why = _why(start == late, apart if met else (), worse if learned else (), forgets=forgets)
+    return _prune(figures, schedule, len(losses), start, doubted, prune, f"{told}. {LEAVE_OUT}", why, *more)
 
 
 def _why(is_late: bool, met: Sequence[float], learned: Sequence[float], *, forgets: bool) -> str:
@@ -277,11 +269,6 @@ def _means(history: Sequence[Mapping[str, Any]]) -> list[tuple[float, int]]:
     return [(float(mean), number) for mean, number in means if mean is not None and abs(mean) <= sys.float_info.max]
 
 
-def _saving(number: int, start: int, epochs: int, samples: int) -> float:
-    """Percent of the sample visits that leaving out ``number`` samples from an epoch on saves."""
-    return 100 * number * max(0, epochs - start) / (epochs * samples)
-
-
 def _check_record(record: Mapping[str, Any]) -> None:
     mean = record.get("mean_loss") if isinstance(record, Mapping) else ""
     if isinstance(mean, str) or not isinstance(mean, Real | None):
@@ -311,30 +298,31 @@ def _groups(losses: Array, labels: Array | None) -> Groups:
     return two_groups(above_own(losses, numbers), losses)
 
 
-def _prune_from_onset(
-    figures: Figures, schedule: Schedule, samples: int, doubted: int, prune: int | None, *more: str
+def _prune(
+    figures: Figures, schedule: Schedule, samples: int, start: int, doubted: int, most: int | None, *evidence: str
 ) -> Advice:
-    onset, best, epochs = figures.onset or 0, figures.best or 0, schedule.epochs
-    start = max(1, min(onset + 1, epochs - 1))
-    number = doubted if prune is None else min(doubted, prune)
+    """Advice to leave the doubted samples out of every epoch from `start` on, but at most so many."""
+    number, epochs = doubted if most is None else min(doubted, most), schedule.epochs
     return Advice(
         verdict="prune",
         policy=ADVISED_POLICY,
         prune=number,
         schedule=Schedule.steady(epochs, start, anneal=schedule.anneal),
-        saving_percent=_saving(number, start, epochs, samples),
-        evidence=(
-            f"{doubted:,} of {samples:,} labels look wrong by their losses up to the memorization onset. Leave out "
-            "that many samples, those with the highest losses.",
-            f"The validation figure has fallen: its mean over three epochs was highest around epoch {best}, and by "
-            f"epoch {onset} it had fallen by more than chance explains. From there on the network memorizes single "
-            "samples, such as those with wrong labels.",
-            f"The mean over the last three epochs is {figures.lost:.3g} below the highest.",
-            f"Or train only {best + 1} epochs, with a learning-rate schedule of that length.",
-            *more,
-        ),
-        onset=onset,
+        saving_percent=100 * number * max(0, epochs - start) / (epochs * samples),
+        evidence=evidence,
+        onset=figures.onset,
         lost=max(0.0, figures.lost),
-        shorter=best + 1,
+        shorter=None if figures.onset is None else (figures.best or 0) + 1,
         doubted=doubted,
+    )
+
+
+def _why_from_onset(figures: Figures) -> tuple[str, str, str]:
+    """Why to leave samples out of a run whose figures have fallen."""
+    return (
+        f"The validation figure has fallen: its mean over three epochs was highest around epoch {figures.best}, and by "
+        f"epoch {figures.onset} it had fallen by more than chance explains. From there on the network memorizes single "
+        "samples, such as those with wrong labels.",
+        f"The mean over the last three epochs is {figures.lost:.3g} below the highest.",
+        f"Or train only {(figures.best or 0) + 1} epochs, with a learning-rate schedule of that length.",
     )

@@ -15,7 +15,7 @@ from prunedata.errors import PrunedataError
 from prunedata.findings.inspection import times_pruned
 from prunedata.findings.searched import searched_visits
 from prunedata.findings.suspects import most_suspect, scores_of, suspicion
-from prunedata.findings.verdicts import KEY, Verdict, write_verdicts
+from prunedata.findings.verdicts import KEY, Verdict, valid_text, write_verdicts
 from prunedata.keys import key_text
 from prunedata.policies.rules import MEAN_EXCESS
 from prunedata.store.run_store import StoreLike, read_run
@@ -141,21 +141,11 @@ WRITERS: dict[str, Callable[[Arrays, Path], None]] = {
 """Functions that write a table into a file, by format. Formats that need more than numpy are adapters."""
 
 
-def _labels_and_guesses(run: RunState, labels: Array | None = None, names: Sequence[str] = ()) -> Arrays:
-    """Return the columns ``label`` and ``guess``, shape (samples,), if known.
+def _labels_and_guesses(run: RunState, labels: Array | None, names: Sequence[str]) -> Arrays:
+    """Return the columns ``label`` and ``guess``, shape (samples,), as far as they are known.
 
-    Parameters
-    ----------
-    run : RunState
-    labels : array of int or str, shape (samples,), optional
-        The labels that it was trained on, by id; by default those of the run.
-    names : sequence of str
-        Of classes 0, 1, ...; without names, numbers stay numbers.
-
-    Returns
-    -------
-    dict of ndarray, shape (samples,)
-        ``guess`` is the network's guess for the class; -1, or "" for names, if it is unknown or the label itself.
+    ``names`` are those of classes 0, 1, ...; without names, numbers stay numbers. A guess is -1, or "" for names, if it
+    is unknown or the label itself.
     """
     given = _readable(run.labels if labels is None else np.asarray(labels))
     numbers = given is not None and given.dtype.kind in "iu" and 0 <= given.min() <= given.max() < len(names)
@@ -165,8 +155,6 @@ def _labels_and_guesses(run: RunState, labels: Array | None = None, names: Seque
     elif given is not None and given.dtype.kind == "U":
         known = run.run.get("labels", {}).get("classes", ()) if labels is None else np.unique(labels)
         classes = np.array(_readable(np.array(known, dtype=np.str_)))
-    elif given is None and names:
-        classes = np.array(_readable(np.array(names, dtype=np.str_)))
     else:
         classes = None
     found = {} if given is None else {"label": given}
@@ -185,5 +173,4 @@ def _readable(labels: Array | None) -> Array | None:
     if labels is None or labels.dtype.kind != "U":
         return labels
     names, which = np.unique(labels, return_inverse=True)
-    plain = [name.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for name in names.tolist()]
-    return np.asarray(np.array(plain, dtype=np.str_)[which])
+    return np.asarray(np.array([valid_text(name) for name in names.tolist()], dtype=np.str_)[which])

@@ -14,7 +14,7 @@ from prunedata.errors import PrunedataError
 from prunedata.keys import key_from, places_of
 from prunedata.types import Ids, Keys
 
-__all__ = ["COLUMNS", "KEY", "Verdict", "apply_verdicts", "judged_wrong", "named_in", "read_verdicts", "write_verdicts"]
+__all__ = ["KEY", "Verdict", "apply_verdicts", "judged_wrong", "named_in", "read_verdicts", "write_verdicts"]
 
 COLUMNS = ("sample", "verdict", "was", "label")
 KEY = "key"
@@ -26,20 +26,10 @@ LONGEST_ID = 18
 
 @dataclass(frozen=True)
 class Verdict:
-    """A person's verdict on one sample.
+    """A person's verdict, ``"wrong"`` or ``"right"``, on the label of the sample with an id.
 
-    Attributes
-    ----------
-    sample : int
-        Its id.
-    verdict : str
-        On its label: ``"wrong"`` or ``"right"``.
-    was : str
-        The label that was judged; empty if unknown.
-    label : str
-        The correct class; empty if unknown.
-    key : str
-        The hash of the row's key, 16 hexadecimal digits; empty if it has none.
+    ``was``: the label that was judged; ``label``: the correct class; ``key``: the hash of the row's key, 16 hexadecimal
+    digits. Each is empty if it is unknown.
     """
 
     sample: int
@@ -54,20 +44,10 @@ def read_verdicts(
 ) -> tuple[Verdict, ...]:
     """Return the verdicts in a file that the page of ``prunedata report --review`` saved.
 
-    Parameters
-    ----------
-    path : path
-        A CSV file with the columns ``sample`` and ``verdict``, and perhaps ``was``, ``label`` and ``key``.
-    samples : int, optional
-        How many samples there are, if known: each id must be below it.
-    keys : ndarray of uint64, shape (samples,), optional
-        The hashes of the samples' keys. Then a verdict with a key applies to the sample with that key, and is ignored
-        if there is none.
-
-    Raises
-    ------
-    PrunedataError
-        If the file holds something else, or judges a sample twice.
+    It is a CSV file with the columns ``sample`` and ``verdict``, and perhaps ``was``, ``label`` and ``key``. With
+    ``keys``, the hashes of the samples' keys, a verdict with a key applies to the sample with that key, and is ignored
+    if there is none. Raises :class:`PrunedataError` if the file holds something else, judges a sample twice, or one
+    that is not below ``samples``, their number if it is known.
     """
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
@@ -180,37 +160,22 @@ def apply_verdicts(
 ) -> tuple[npt.NDArray[Any], tuple[Verdict, ...]]:
     """Return corrected labels, and the verdicts that call a label wrong without naming the right one.
 
-    Parameters
-    ----------
-    verdicts : iterable of Verdict
-    labels : array of int or str, shape (samples,)
-        The labels that were judged. They are not changed.
-
-    Returns
-    -------
-    corrected : ndarray, shape (samples,)
-        Of the same dtype; text becomes wide enough for the longest label.
-    left : tuple of Verdict
-
-    Raises
-    ------
-    PrunedataError
-        If a sample has another label than the judged one, or a new label does not fit the dtype.
+    ``labels``, of shape (samples,) and int or str, are those that were judged. They are not changed. The corrected ones
+    have the same dtype; text becomes wide enough for the longest label. Raises :class:`PrunedataError` if a sample has
+    another label than the judged one, or a new label does not fit the dtype.
     """
     given = tuple(verdicts)
     named: dict[int, Any] = {}
-    spelt = {_as_saved(str(name)): str(name) for name in np.unique(labels)} if labels.dtype.kind == "U" else {}
+    text = labels.dtype.kind == "U"
+    spelt = {valid_text(str(name)): str(name) for name in np.unique(labels)} if text else {}
     for one in given:
-        if one.sample >= labels.size:
-            raise PrunedataError(f"Expected verdicts on {labels.size:,} samples. Got one on sample {one.sample}.")
-        now = _as_saved(str(labels[one.sample]))
+        now = valid_text(str(labels[one.sample]))
         if one.was and one.was != now:
             raise PrunedataError(
                 f"Expected label {shown(one.was)} for sample {one.sample}, which was judged. Got {shown(now)}: the "
                 "verdicts are about other labels, or were applied to these before."
             )
         if one.label:
-            text = labels.dtype.kind == "U"
             named[one.sample] = spelt.get(one.label, one.label) if text else _number(one, labels.dtype)
     left = tuple(one for one in given if one.verdict == "wrong" and not one.label)
     return _changed(labels, named), left
@@ -227,7 +192,7 @@ def _changed(labels: npt.NDArray[Any], named: dict[int, Any]) -> npt.NDArray[Any
     return changed
 
 
-def _as_saved(text: str) -> str:
+def valid_text(text: str) -> str:
     """Return a label as a browser saves it, in valid UTF-8: half a surrogate pair is replaced."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 

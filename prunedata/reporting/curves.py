@@ -41,8 +41,8 @@ def curve(run: RunFacts, runs: Sequence[RunFacts]) -> Curve | None:
     is marked.
     """
     figures = find_onset(run.history)
-    name = "validation" if figures.number else "losses"
-    values = getattr(run, name)
+    name = "validation" if figures.number else "mean_loss"
+    values = run.column(name)
     known = np.flatnonzero(np.isfinite(values))
     if not known.size:
         return None
@@ -52,7 +52,7 @@ def curve(run: RunFacts, runs: Sequence[RunFacts]) -> Curve | None:
     if figures.onset is not None:
         told += f" Best around epoch {figures.best:,}, and clearly worse by epoch {figures.onset:,}."
     told += " Shaded epochs left samples out." if run.pruned.any() else ""
-    every = np.concatenate([getattr(other, name) for other in runs])
+    every = np.concatenate([other.column(name) for other in runs])
     ends, epochs = (float(np.nanmin(every)), float(np.nanmax(every))), max(other.done for other in runs)
     best = None if figures.onset is None else figures.best
     title = "Validation figure of each epoch" if figures.number else "Mean loss of each epoch"

@@ -74,21 +74,12 @@ class RunFacts:
         return name if name == "auto" else f"{name}({', '.join(f'{key}={value!r}' for key, value in given.items())})"
 
     @property
-    def losses(self) -> Floats:
-        """Mean loss of each finished epoch, shape (epochs,); NaN where none was observed."""
-        return self._column("mean_loss")
-
-    @property
-    def validation(self) -> Floats:
-        """Return the validation figure of each finished epoch, shape (epochs,); NaN where there is none."""
-        return self._column("validation")
-
-    @property
     def pruned(self) -> Mask:
         """Which finished epochs left samples out, shape (epochs,)."""
         return np.array([bool(record["pruned"]) for record in self.history], dtype=np.bool_)
 
-    def _column(self, name: str) -> Floats:
+    def column(self, name: str) -> Floats:
+        """Return a number of the records of all finished epochs, shape (epochs,); NaN where there is none."""
         values = (record.get(name) for record in self.history)  # values beyond the largest cannot be drawn
         known = (value if isinstance(value, int | float) and abs(value) <= LARGEST else np.nan for value in values)
         return np.array(list(known), dtype=np.float64)

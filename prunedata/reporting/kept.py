@@ -39,17 +39,8 @@ def keep_previews(
 ) -> None:
     """Write what the most suspect samples of a run look like into the folder of its store.
 
-    Parameters
-    ----------
-    place : Path
-        The store, a local folder.
-    run : Pruner
-    dataset : sequence or None
-        As :class:`prunedata.reporting.previews.Previews` takes it. None: the rows alone are kept.
-    rows : array of int, shape (samples,), optional
-        The row of each sample in the data set from which the user selected.
-    most : int
-        Samples that are kept, at most 500.
+    ``dataset`` is one as :class:`prunedata.reporting.previews.Previews` takes it; without one the rows alone are kept.
+    ``rows``, of shape (samples,), is the row of each sample in the data set from which the user selected.
     """
     state = state_of(run)
     shown = None if dataset is None else Previews(dataset, state.samples, large=True)
@@ -78,20 +69,8 @@ def _short(seen: Preview) -> dict[str, Any]:
 class KeptPreviews:
     """Previews that were kept with a run; they stand in the place of the data set's own :class:`Previews`.
 
-    Parameters
-    ----------
-    place : path or other
-        A run's store. Only one in a local folder has previews.
-
-    Attributes
-    ----------
-    classes : tuple of str
-        The names of the classes that are numbers from 0; () if they have none.
-
-    Raises
-    ------
-    DamagedStore
-        If the file holds something else.
+    Only a store in a local folder has some. Raises :class:`DamagedStore` if their file holds something else.
+    ``classes`` has the names of the classes that are numbers from 0; () if they have none.
     """
 
     def __init__(self, place: Any) -> None:
@@ -147,9 +126,6 @@ class KeptPreviews:
             pairs = zip(guesses.tolist(), seen, strict=True)
             table["guess"] = np.array([none if str(guess) in (one.label, one.value) else guess for guess, one in pairs])
         return table | {"label": np.array([one.label or "" for one in seen], dtype=np.str_)}
-
-    def labels(self) -> None:
-        """Nothing: the labels of all samples are not kept."""
 
     def values(self) -> tuple[None, tuple[str, ...]]:
         """No labels, as those of all samples are not kept, and the names of the classes."""

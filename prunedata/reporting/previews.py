@@ -45,24 +45,13 @@ class Preview:
 
 
 class Previews:
-    """Previews of the samples of a data set.
+    """Previews of the samples of a data set; ``large`` if they are looked at one by one.
 
-    Parameters
-    ----------
-    dataset : sequence
-        ``dataset[id]`` is a sample: an image (Pillow's, or an array), a text, a tuple of datum and label, or a mapping.
-        Class names are taken from ``dataset.classes``, as torchvision has them, or from ``dataset.features``, as
-        Hugging Face has them; all labels from ``dataset.targets``, ``dataset.labels`` or a column; the names of a row's
-        values from ``dataset.feature_names`` or ``dataset.columns``.
-    samples : int
-        How many samples it must have.
-    large : bool
-        Make pictures to look at one by one.
-
-    Raises
-    ------
-    PrunedataError
-        If it cannot be indexed, or has another length.
+    ``dataset[id]`` is a sample: an image (Pillow's, or an array), a text, a tuple of datum and label, or a mapping.
+    Class names are taken from ``dataset.classes``, as torchvision has them, or from ``dataset.features``, as Hugging
+    Face has them; all labels from ``dataset.targets``, ``dataset.labels`` or a column; the names of a row's values from
+    ``dataset.feature_names`` or ``dataset.columns``. Raises :class:`PrunedataError` if it cannot be indexed, or does
+    not have so many samples.
     """
 
     def __init__(self, dataset: Any, samples: int, *, large: bool = False) -> None:
@@ -87,11 +76,6 @@ class Previews:
         if isinstance(item, (tuple, list)) and item:
             return self._of_values(item[:1], item[1] if len(item) > 1 else None, None, None)
         return self._of_values([item], None, None, None)
-
-    def labels(self) -> npt.NDArray[Any] | None:
-        """Return the names or numbers of all labels, shape (samples,), or None if the data set does not list them."""
-        labels, names = self.values()
-        return labels if labels is None or not names else np.asarray(np.array(names, dtype=np.str_)[labels])
 
     def values(self) -> tuple[npt.NDArray[Any] | None, tuple[str, ...]]:
         """Return all labels as the data set has them, or None if it does not list them, and the names of their classes.

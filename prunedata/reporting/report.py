@@ -161,8 +161,10 @@ def _page(
     values, names = (None, ()) if shown is None else shown.values()
     of_all = values if labels is None else labels
     found = tuple(run.plain() | {"suspects": run.suspects(top, of_all, names)} for run in runs)
-    if labels is None:
-        labels = runs[0].state.labels if shown is None else shown.labels()
+    if labels is None and values is not None:
+        labels = np.array(names, dtype=np.str_)[values] if names else values
+    elif labels is None and shown is None:
+        labels = runs[0].state.labels
     kept = isinstance(shown, KeptPreviews)
     views = [
         {

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,12 @@ import pytest
 import prunedata
 from prunedata import Pruner, Schedule
 from prunedata.findings.inspection import inspect
-from prunedata.findings.table import suspect_table
+from prunedata.findings.table import WRITERS, suspect_table
 from prunedata.policies import Random, RunningLoss
 from prunedata.policies.selection import draw_holdout
 from prunedata.reporting.facts import facts_of
 from prunedata.store.run_store import RunStore
-from tests.reporting.reading import KINDS, SAMPLES, WRONG
+from tests.reporting.reading import KINDS, SAMPLES, UNSEEN, WRONG
 from tests.run.test_holdout import losses, start
 
 # prunedata suspects --to: the files that tools read which clean data.
@@ -48,12 +49,18 @@ def read_parquet(path):
     return pytest.importorskip("pyarrow.parquet").read_table(path).to_pylist()
 
 
-@pytest.mark.parametrize(("form", "read"), [("csv", read_csv), ("jsonl", read_jsonl), ("parquet", read_parquet)])
-@pytest.mark.parametrize("named", [True, False], ids=["named", "by the ending"])
-def test_every_form_holds_what_the_run_knows_of_each_sample(say, store, tmp_path, form, read, named):
-    path = tmp_path / (f"some.{form}" if not named else "file")
-    status, out, err = say(f"suspects {store} --top 10 -o {path}" + (f" --to {form}" if named else ""))
-    assert (status, err) == (0, "")
+@pytest.mark.parametrize(
+    ("name", "option", "read"),
+    [
+        ("a.csv", "", read_csv),
+        ("a.jsonl", "", read_jsonl),
+        ("a.parquet", "", read_parquet),
+        ("file", "--to csv", read_csv),
+    ],
+)
+def test_every_form_holds_what_the_run_knows_of_each_sample(prints, store, tmp_path, name, option, read):
+    path = tmp_path / name
+    out = prints(f"suspects {store} --top 10 -o {path} {option}")
     assert out.splitlines()[-1] == f"10 samples -> {path}"
     table, rows = suspect_table(store, top=10), read(path)
     assert list(table) == ["id", "hits", "high", "visits", "score", "pruned", "excess"]
@@ -64,18 +71,16 @@ def test_every_form_holds_what_the_run_knows_of_each_sample(say, store, tmp_path
     assert table["pruned"].sum() == 6 * 5
 
 
-def test_a_number_that_is_none_is_left_empty(say, store, tmp_path):
-    from prunedata.findings.table import WRITERS
-
+def test_a_number_that_is_none_is_left_empty(tmp_path):
     WRITERS["csv"]({"id": np.array([3]), "loss": np.array([np.nan])}, tmp_path / "a.csv")
     assert (tmp_path / "a.csv").read_text() == "id,loss\n3,\n"
     WRITERS["jsonl"]({"id": np.array([3]), "loss": np.array([np.nan])}, tmp_path / "a.jsonl")
     assert read_jsonl(tmp_path / "a.jsonl") == [{"id": 3, "loss": None}]
 
 
-def test_for_cleanlab_every_sample_has_a_score(say, store, tmp_path):
-    status, out, _ = say(f"suspects {store} --top 3 --to cleanlab -o {tmp_path / 'issues.csv'}")
-    assert (status, out.splitlines()[-1]) == (0, f"40 samples -> {tmp_path / 'issues.csv'}")
+def test_for_cleanlab_every_sample_has_a_score(prints, store, tmp_path):
+    out = prints(f"suspects {store} --top 3 --to cleanlab -o {tmp_path / 'issues.csv'}")
+    assert out.splitlines()[-1] == f"40 samples -> {tmp_path / 'issues.csv'}"
     rows = read_csv(tmp_path / "issues.csv")
     assert [int(row["id"]) for row in rows] == list(range(ROWS))
     assert [row["is_training_dynamics_issue"] for row in rows] == [str(i % 4 == 0) for i in range(ROWS)]
@@ -92,30 +97,24 @@ def test_for_cleanlab_every_sample_has_a_score(say, store, tmp_path):
         ("--to ../a --out {}/a", "Got ../a."),
     ],
 )
-def test_a_form_that_there_is_not_is_refused_before_anything_is_read(say, store, tmp_path, words, told):
-    status, out, err = say(f"suspects {store} {words.format(tmp_path)}")
-    assert (status, out) == (2, "")
-    assert told in err
+def test_a_form_that_there_is_not_is_refused_before_anything_is_read(refuses, store, tmp_path, words, told):
+    assert told in refuses(f"suspects {store} {words.format(tmp_path)}")
     assert not list(tmp_path.iterdir())
 
 
-def test_without_pyarrow_the_extra_is_named(say, store, tmp_path, monkeypatch):
-    import sys
-
+def test_without_pyarrow_the_extra_is_named(refuses, store, tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "prunedata.adapters.parquet", raising=False)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    status, _, err = say(f"suspects {store} --to parquet -o {tmp_path / 'a'}")
-    assert status == 2
-    assert "pip install pyarrow" in err
+    assert "pip install pyarrow" in refuses(f"suspects {store} --to parquet -o {tmp_path / 'a'}")
 
 
-def test_inspect_says_how_many_were_left_out_for_good(say, store, tmp_path):
-    _, out, _ = say(f"inspect {store}")
+def test_inspect_says_how_many_were_left_out_for_good(prints, store, tmp_path):
+    out = prints(f"inspect {store}")
     assert "left out for good" not in out
     pruner = Pruner(9, Schedule(2, 2, 1, 1, 1), prune=2, store=tmp_path / "run.zarr", without=[3, 5])
     for epoch in pruner.epochs():
         pruner.observe(np.arange(epoch.kept, dtype=float), np.flatnonzero(epoch.keep))
-    _, out, _ = say(f"inspect {tmp_path / 'run.zarr'}")
+    out = prints(f"inspect {tmp_path / 'run.zarr'}")
     assert "left out for good  2\n" in out
     assert "saved              2 of 14 sample visits (14.29 %)" in out
 
@@ -131,91 +130,63 @@ class Texts(list):
 
 data = Texts((f"text {{i}}", i % 3) for i in range({SAMPLES}))
 """
-UNSEEN = {
-    "never_begun",
-    "random_without_losses",
-    "stopped_in_its_first_epoch",
-    "one_of_two_ranks",
-    "held_out_before_its_first_figure",
-}
-"""Kinds of runs whose finished epochs have observed nothing."""
 ASIDE = {one for one in KINDS if one.startswith("held_out")}
 CLEANED = {one for one in KINDS if "left_out_for_good" in one}
 
 
-@pytest.fixture(params=KINDS)
-def kind(request, tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_command_fails_and_what_they_say_agrees(say, prints, prints_json, kind, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "texts.py").write_text(DATA, encoding="utf-8")
     np.save(tmp_path / "labels.npy", np.arange(SAMPLES) % 3)
-    KINDS[request.param](tmp_path / "run.zarr")
-    return request.param
-
-
-def searched_in(kind):
-    """Which samples a run of this kind may train on."""
-    found = np.ones(SAMPLES, bool)
+    KINDS[kind](tmp_path / "run.zarr")
+    about, counted = inspect("run.zarr"), kind not in UNSEEN
+    held_out, without = np.zeros(SAMPLES, bool), np.zeros(SAMPLES, bool)
+    without[WRONG[:5]] = kind in CLEANED
     if kind in ASIDE:
-        found &= ~draw_holdout(SAMPLES, 0.2, 0)
-    if kind in CLEANED:
-        found[WRONG[:5]] = False
-    return found
-
-
-def test_no_command_fails_and_what_they_say_agrees(say, kind):
-    searched, about, counted = searched_in(kind), inspect("run.zarr"), kind not in UNSEEN
-    held_out = int((draw_holdout(SAMPLES, 0.2, 0) & ~np.isin(np.arange(SAMPLES), WRONG[:5] * (kind in CLEANED))).sum())
-    held_out *= kind in ASIDE
+        held_out = draw_holdout(SAMPLES, 0.2, 0) & ~without
+    searched, held_out = ~(held_out | without), int(held_out.sum())
     assert (about["held_out"], about["without"]) == (held_out, 5 * (kind in CLEANED))
     assert SAMPLES - about["held_out"] - about["without"] == searched.sum()
     assert sum(about["counts_histogram"].values()) == searched.sum()
     assert searched[[one["id"] for one in about["most_pruned"]]].all()
     assert about["saved"]["visits"] == sum(record["kept"] for record in about["history"])
 
+    facts = facts_of("run.zarr")
+    trained = [one["kept"] - one.get("by_weight", 0) - one.get("held_out", 0) for one in about["history"]]
+    assert facts.pruned.tolist() == [one < searched.sum() for one in trained]
+    assert facts.saved["pruned_epochs"] == facts.pruned.sum()
+    assert kind not in ASIDE or "validated" not in " ".join(facts.advice.evidence)
+
     for command in ("inspect", "doctor", "advise", "report"):
-        status, out, err = say(f"{command} run.zarr")
-        assert (status, err) == (0, ""), command
+        out = prints(f"{command} run.zarr")
         if held_out and command in ("inspect", "doctor"):
             assert re.search(rf"{held_out} held out|held out +{held_out}, never trained on and not searched", out)
         assert "never observed" not in out or kind == "random_without_losses"
     for command in ("suspects run.zarr --json", "compare run.zarr run.zarr", "suspects run.zarr --labels labels.npy"):
         assert say(command)[0] == (0 if counted else 2), command
-    review = f"report run.zarr --review --dataset texts.py:data -o review.html --top {SAMPLES}"
+    review = f"report run.zarr --review --dataset texts.py:data --top {SAMPLES}"
     assert say(review)[0] == (0 if counted else 2)
-    assert say("report run.zarr --compare run.zarr --dataset texts.py:data")[0] == 0
+    prints("report run.zarr --compare run.zarr --dataset texts.py:data")
     if not counted:
         return
 
-    found = json.loads(say(f"suspects run.zarr --top {SAMPLES} --json")[1])
+    found = prints_json(f"suspects run.zarr --top {SAMPLES}")
     suspects = [row["id"] for row in found["suspects"]]
-    said = json.loads(say(f"report run.zarr --top {SAMPLES} --json")[1])["runs"][0]
+    said = prints_json(f"report run.zarr --top {SAMPLES}")["runs"][0]
     assert [row["id"] for row in said["suspects"]] == suspects
     assert said["advice"] == json.loads(say("advise run.zarr --json")[1])
     assert about["advice"] in (None, said["advice"])
-    assert say("advise run.zarr")[1].startswith(said["outcome"])
+    assert prints("advise run.zarr").startswith(said["outcome"])
     assert (found["held_out"], found["without"]) == (about["held_out"], about["without"])
     assert searched[suspects].all()
     page = Path("review.html").read_text(encoding="utf-8")
     written = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
     assert [one["id"] for one in written["items"]] == suspects
-    assert say("suspects run.zarr -o scores.csv --to cleanlab")[0] == 0
-    with Path("scores.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    prints("suspects run.zarr -o scores.csv --to cleanlab")
+    rows = read_csv(Path("scores.csv"))
     assert [row["training_dynamics_score"] != "" for row in rows] == np.isin(np.arange(SAMPLES), suspects).tolist()
     assert not any(row["is_training_dynamics_issue"] == "True" for row in rows if int(row["id"]) not in suspects)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_a_page_says_is_what_the_records_say(kind, tmp_path):
-    run, searched = KINDS[kind](tmp_path / "run.zarr"), searched_in(kind)
-    found = facts_of(tmp_path / "run.zarr")
-    trained = [one["kept"] - one.get("by_weight", 0) - one.get("held_out", 0) for one in run.history]
-    assert found.pruned.tolist() == [one < searched.sum() for one in trained]
-    assert found.saved["pruned_epochs"] == found.pruned.sum()
-    assert found.trainable == searched.sum()
-    assert searched[[one["id"] for one in found.suspects(SAMPLES)]].all()
-    told = " ".join(found.advice.evidence)
-    assert "validated" not in told or run.holdout is None
 
 
 def test_doubted_labels_are_those_of_samples_that_are_trained_on(tmp_path):

@@ -1,6 +1,5 @@
 """prunedata report: the page it writes, of real stores, and what it refuses."""
 
-import json
 import sys
 import webbrowser
 import zlib
@@ -49,56 +48,50 @@ def module(store, tmp_path, request):
     return name
 
 
-def test_the_page_is_written(say, store, tmp_path):
-    status, out, err = say(f"report {store}")
-    assert (status, err) == (0, "")
+def test_the_page_is_written(prints, store, tmp_path):
+    out = prints(f"report {store}")
     size = (tmp_path / "report.html").stat().st_size
     assert out == f"{size / 1000:,.0f} kB -> report.html\n"
     assert "Run run.zarr" in read((tmp_path / "report.html").read_text(encoding="utf-8")).text
 
 
 @pytest.mark.parametrize("name", ["train_set", "ready"])
-def test_with_a_data_set(say, store, module, name, tmp_path):
-    status, _, err = say(f"report {store} -o page.html --dataset {module}:{name} --top 3")
-    assert (status, err) == (0, "")
+def test_with_a_data_set(prints, store, module, name, tmp_path):
+    prints(f"report {store} -o page.html --dataset {module}:{name} --top 3")
     page = read((tmp_path / "page.html").read_text(encoding="utf-8"))
     assert f"text {suspect_table(store, top=1)['id'][0]} <script>" in page.text
     assert "label <b>good" in page.text
     assert "Classes in which suspects gather" in page.text
 
 
-def test_with_labels_from_a_file(say, store, tmp_path):
+def test_with_labels_from_a_file(prints, store, tmp_path):
     np.save("labels.npy", np.arange(SAMPLES) % 3)
-    assert say(f"report {store} --labels labels.npy")[0] == 0
+    prints(f"report {store} --labels labels.npy")
     assert "Classes in which suspects gather" in read((tmp_path / "report.html").read_text(encoding="utf-8")).text
 
 
-def test_beside_another_run(say, store, tmp_path):
+def test_beside_another_run(prints, store, tmp_path):
     KINDS["unfinished"](tmp_path / "other.zarr")
-    assert say(f"report {store} --compare other.zarr")[0] == 0
+    prints(f"report {store} --compare other.zarr")
     assert "Runs run.zarr and other.zarr" in read((tmp_path / "report.html").read_text(encoding="utf-8")).text
 
 
-def test_as_json(say, store, tmp_path):
-    status, out, err = say(f"report {store} --json --top 3")
-    assert (status, err) == (0, "")
-    found = json.loads(out)
+def test_as_json(prints, prints_json, store, tmp_path):
+    found = prints_json(f"report {store} --top 3")
     assert (found["output"], found["bytes"]) == ("report.html", (tmp_path / "report.html").stat().st_size)
     assert [one["id"] for one in found["runs"][0]["suspects"]] == suspect_table(store, top=3)["id"].tolist()
-    assert found["runs"][0]["outcome"] in say(f"advise {store}")[1]
+    assert found["runs"][0]["outcome"] in prints(f"advise {store}")
 
 
-def test_without_its_packages(say, store, monkeypatch):
+def test_without_its_packages(refuses, store, monkeypatch):
     monkeypatch.setattr(report, "find_spec", lambda name: None)
-    status, _, err = say(f"report {store}")
-    assert status == 2
-    assert "pip install jinja2 matplotlib" in err
+    assert "pip install jinja2 matplotlib" in refuses(f"report {store}")
 
 
-def test_it_is_opened(say, store, tmp_path, monkeypatch):
+def test_it_is_opened(prints, store, tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(webbrowser, "open", asked.append)
-    assert say(f"report {store} --open")[0] == 0
+    prints(f"report {store} --open")
     assert asked == [(tmp_path / "report.html").as_uri()]
 
 
@@ -110,13 +103,12 @@ def test_it_is_opened(say, store, tmp_path, monkeypatch):
         ("--label-column x", "Expected --labels beside --label-column"),
         ("--top 0", "Expected top to be at least 1. Got 0."),
         ("--compare nothing.zarr", "nothing.zarr. Got nothing."),
+        ("--review", "Expected --dataset beside --review"),
         ("-o no/such/folder/report.html", "No such file or directory"),
     ],
 )
-def test_what_is_refused(say, store, options, told):
-    status, out, err = say(f"report {store} {options}")
-    assert (status, out) == (2, "")
-    assert told in err
+def test_what_is_refused(refuses, store, options, told):
+    assert told in refuses(f"report {store} {options}")
 
 
 @pytest.mark.parametrize(
@@ -127,10 +119,8 @@ def test_what_is_refused(say, store, options, told):
         ("number", "Expected a data set with dataset[id] and len(dataset), to show samples. Got int."),
     ],
 )
-def test_a_data_set_that_is_none(say, store, module, name, told):
-    status, _, err = say(f"report {store} --dataset {module}:{name}")
-    assert status == 2
-    assert told in err
+def test_a_data_set_that_is_none(refuses, store, module, name, told):
+    assert told in refuses(f"report {store} --dataset {module}:{name}")
 
 
 def test_progress_on_a_terminal_only(say, store, monkeypatch):

@@ -1,7 +1,6 @@
 """prunedata suspects, compare and advise: what they print, of real stores."""
 
 import csv
-import json
 
 import numpy as np
 import pytest
@@ -53,10 +52,9 @@ def table(lines):
     return [line.split() for line in lines]
 
 
-def test_suspects_as_a_table(say, store):
+def test_suspects_as_a_table(prints, store):
     before = contents(store)
-    status, out, err = say(f"suspects {store} --top 7")
-    assert (status, err) == (0, "")
+    out = prints(f"suspects {store} --top 7")
     lines = out.splitlines()
     assert lines[0] == "most suspect of 120 samples after 12 epochs"
     assert table(lines[1:]) == [
@@ -67,7 +65,7 @@ def test_suspects_as_a_table(say, store):
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_suspects_say_what_they_look_like(say, tmp_path, named):
+def test_suspects_say_what_they_look_like(prints, prints_json, tmp_path, named):
     """Class n is called by its letter; the network takes the first samples for the class after theirs."""
     labels = np.arange(SAMPLES) % 3
     names = np.array(["ape", "bear", "cat, or \x1b[31m"])
@@ -76,8 +74,7 @@ def test_suspects_say_what_they_look_like(say, tmp_path, named):
     run.begin_epoch()
     run.observe(np.where(ids < 4, 4.0, 0.1) - ids * 1e-4, ids, logits=np.eye(3)[(labels + (ids < 4)) % 3])
     run.end_epoch()
-    status, out, err = say(f"suspects {tmp_path / 'run.zarr'} --top 4 -o {tmp_path / 'a.csv'}")
-    assert (status, err) == (0, "")
+    out = prints(f"suspects {tmp_path / 'run.zarr'} --top 4 -o {tmp_path / 'a.csv'}")
     head, *rows = out.splitlines()[1:6]
     assert head.split()[-3:] == ["labeled", "looks", "like"]
     label, guess = ("ape", "bear") if named else ("0", "1")
@@ -86,26 +83,24 @@ def test_suspects_say_what_they_look_like(say, tmp_path, named):
     with open(tmp_path / "a.csv", newline="") as file:
         found = list(csv.DictReader(file))
     assert [row["guess"] for row in found] == [str((names if named else range(3))[(at + 1) % 3]) for at in range(4)]
-    _, out, _ = say(f"suspects {tmp_path / 'run.zarr'} --top 4 --json")
-    assert [row["label"] for row in json.loads(out)["suspects"]] == [
+    found = prints_json(f"suspects {tmp_path / 'run.zarr'} --top 4")
+    assert [row["label"] for row in found["suspects"]] == [
         (names.tolist() if named else range(3))[at % 3] for at in range(4)
     ]
 
 
-def test_suspects_of_a_run_that_was_not_told_its_classes(say, tmp_path):
-    _, out, _ = say(f"suspects {watch(tmp_path / 'run.zarr')} --top 2")
+def test_suspects_of_a_run_that_was_not_told_its_classes(prints, prints_json, tmp_path):
+    out = prints(f"suspects {watch(tmp_path / 'run.zarr')} --top 2")
     assert out.splitlines()[1].split() == ["sample", "hits", "visits", "score"]
-    _, out, _ = say(f"suspects {tmp_path / 'run.zarr'} --json")
     first = {"id": 0, "hits": 12, "visits": 12, "score": pytest.approx(SCORE), "pruned": 0}
-    assert json.loads(out)["suspects"][0] == first
+    assert prints_json(f"suspects {tmp_path / 'run.zarr'}")["suspects"][0] == first
 
 
-def test_suspects_in_json_with_classes(say, store, tmp_path):
+def test_suspects_in_json_with_classes(prints, prints_json, store, tmp_path):
     labels = np.arange(SAMPLES) % 8  # a quarter of the samples is wrong: all of class 0 and 4
     np.save(tmp_path / "labels.npy", labels)
     command = f"suspects {store} --top 30 --labels {tmp_path / 'labels.npy'}"
-    _, out, _ = say(f"{command} --json")
-    found = json.loads(out)
+    found = prints_json(command)
     assert (found["samples"], found["epochs"], len(found["suspects"])) == (120, 12, 30)
     first = {"id": 0, "hits": 12, "high": 12, "visits": 12, "score": pytest.approx(SCORE), "pruned": 0, "label": 0}
     assert found["suspects"][0] == first
@@ -114,49 +109,39 @@ def test_suspects_in_json_with_classes(say, store, tmp_path):
         (4, 15, 4.0),
         (1, 0, 0.0),
     ]
-    _, out, _ = say(command)
+    out = prints(command)
     lines = out.splitlines()
     rows = table(lines[lines.index("where they gather") + 1 :])
     assert rows[0] == ["class", "suspects", "samples", "of", "suspects", "of", "samples", "lift"]
     assert rows[1] == ["0", "15", "15", "50.0%", "12.5%", "4.00"]
 
 
-@pytest.mark.parametrize("top", ["0.25", "25%", "30"])
-def test_top_is_a_number_or_a_fraction(say, store, top):
-    _, out, _ = say(f"suspects {store} --json --top {top}")
-    assert len(json.loads(out)["suspects"]) == 30
-    _, out, _ = say(f"compare {store} {store} --json --top {top}")
-    assert json.loads(out)["top"] == 30
+@pytest.mark.parametrize(("top", "number"), [("0.25", 30), ("25%", 30), ("30", 30), ("1000", SAMPLES)])
+def test_top_is_a_number_or_a_fraction_and_at_most_all(prints_json, store, top, number):
+    assert len(prints_json(f"suspects {store} --top {top}")["suspects"]) == number
+    assert prints_json(f"compare {store} {store} --top {top}")["top"] == number
 
 
-def test_top_is_all_where_there_are_no_more(say, store):
-    assert len(json.loads(say(f"suspects {store} --json --top 1000")[1])["suspects"]) == SAMPLES
-    assert json.loads(say(f"compare {store} {store} --json --top 1000")[1])["top"] == SAMPLES
-
-
-def test_suspects_are_written(say, store, tmp_path):
-    _, out, _ = say(f"suspects {store} --top 3 --out {tmp_path / 'ids.txt'}")
+def test_suspects_are_written(prints, store, tmp_path):
+    out = prints(f"suspects {store} --top 3 --out {tmp_path / 'ids.txt'}")
     assert (tmp_path / "ids.txt").read_text() == "0\n4\n8\n"
     assert out.splitlines()[-1] == f"3 samples -> {tmp_path / 'ids.txt'}"
-    say(f"suspects {store} --top 2 --out {tmp_path / 'some.csv'} --json")
+    prints(f"suspects {store} --top 2 --out {tmp_path / 'some.csv'} --json")
     head, *rows = (tmp_path / "some.csv").read_text().splitlines()
     assert head == "id,hits,high,visits,score,pruned"
     for row, sample in zip(rows, (0, 4), strict=True):
         assert [float(cell) for cell in row.split(",")] == pytest.approx([sample, 12, 12, 12, SCORE, 0])
 
 
-def test_compare_of_runs(say, store, tmp_path):
+def test_compare_of_runs(prints, prints_json, store, tmp_path):
     other = watch(tmp_path / "other.zarr", wrong=range(0, SAMPLES, 8))
-    _, out, _ = say(f"compare {store} {store} --json")
-    found = json.loads(out)
+    found = prints_json(f"compare {store} {store}")
     assert (found["samples"], found["compared"], found["top"], found["jaccard"]) == (120, 120, 12, 1.0)
     assert found["rank_correlation"] == pytest.approx(1)
-    _, out, _ = say(f"compare {store} {other} --top 30 --json")
-    found = json.loads(out)
+    found = prints_json(f"compare {store} {other} --top 30")
     assert 0.3 < found["jaccard"] < 0.7
     assert found["jaccard_by_chance"] < found["jaccard"]
-    status, out, err = say(f"compare {store} {other} --top 30")
-    assert (status, err) == (0, "")
+    out = prints(f"compare {store} {other} --top 30")
     facts = {line[:27].strip(): line[27:].split() for line in out.splitlines()}
     assert facts["samples compared"] == ["120", "of", "120"]
     assert facts["most suspect in each"] == ["30"]
@@ -165,21 +150,19 @@ def test_compare_of_runs(say, store, tmp_path):
     assert facts["rank correlation (Spearman)"][0] == f"{found['rank_correlation']:.3f}"
 
 
-def test_compare_of_runs_that_know_nothing(say, tmp_path):
+def test_compare_of_runs_that_know_nothing(prints, tmp_path):
     for name in ("a", "b"):
         watch(tmp_path / name, wrong=range(SAMPLES))
-    _, out, _ = say(f"compare {tmp_path / 'a'} {tmp_path / 'b'}")
+    out = prints(f"compare {tmp_path / 'a'} {tmp_path / 'b'}")
     assert "rank correlation (Spearman)      -  all scores of a run are equal" in out.splitlines()
 
 
-def test_advice_to_prune(say, tmp_path):
+def test_advice_to_prune(prints, prints_json, tmp_path):
     place = watch(tmp_path / "run.zarr", turn=TURN)
-    status, out, err = say(f"advise {place}")
-    assert (status, err) == (0, "")
+    out = prints(f"advise {place}")
     first, _, *lines = out.splitlines()
     facts = {line[:19].strip(): line[19:].strip() for line in lines[: lines.index("")]}
-    _, out, _ = say(f"advise {place} --json")
-    found = json.loads(out)
+    found = prints_json(f"advise {place}")
     assert first.startswith(f"{found['doubted']} of 120 labels look wrong. The validation figure is ")
     assert facts == {
         "advice": "prune",
@@ -209,29 +192,26 @@ def test_advice_to_prune(say, tmp_path):
         ({"epochs": 60, "wrong": range(SAMPLES)}, "look at the suspects", "0 of 120 labels look wrong"),
     ],
 )
-def test_advice_without_a_turn(say, tmp_path, options, advice, told):
+def test_advice_without_a_turn(prints, tmp_path, options, advice, told):
     place = watch(tmp_path / "run.zarr", **options)
-    _, out, _ = say(f"advise {place}")
+    out = prints(f"advise {place}")
     assert out.splitlines()[2].split(maxsplit=1) == ["advice", advice]
     assert told in out
 
 
-def test_advice_of_a_finished_run_is_for_the_next_one(say, tmp_path):
+def test_advice_of_a_finished_run_is_for_the_next_one(prints, tmp_path):
     place = watch(tmp_path / "run.zarr", epochs=60, turn=TURN)
-    status, out, err = say(f"advise {place}")
-    assert (status, err) == (0, "")
+    out = prints(f"advise {place}")
     lines = out.splitlines()
     assert lines[2].split(maxsplit=1) == ["advice", "prune"]
     assert lines[3].split(maxsplit=1) == ["for", "the next run on these data: this one is finished"]
 
 
-def test_a_run_that_has_just_begun(say, tmp_path):
+def test_a_run_that_has_just_begun(prints_json, refuses, tmp_path):
     place = watch(tmp_path / "run.zarr", epochs=0, classes=10)
-    assert json.loads(say(f"advise {place} --json")[1])["verdict"] == "watch"
+    assert prints_json(f"advise {place}")["verdict"] == "watch"
     for command in (f"suspects {place}", f"compare {place} {place}"):
-        status, out, err = say(command)
-        assert (status, out) == (2, "")
-        assert err.startswith("prunedata: error: Expected samples that were ")
+        assert refuses(command).startswith("prunedata: error: Expected samples that were ")
 
 
 @pytest.mark.parametrize(
@@ -239,13 +219,11 @@ def test_a_run_that_has_just_begun(say, tmp_path):
     [
         ("suspects {run} --label-column label", "Expected --labels beside --label-column"),
         *(
-            (
-                f"{command} --top {top}",
-                "argument --top: Expected top to be a number from 1, or a fraction between 0 and 1",
-            )
-            for command in ("inspect {run}", "suspects {run}", "compare {run} {run}")
+            (f"suspects {{run}} --top {top}", "argument --top: Expected top to be a number from 1, or a fraction")
             for top in ("0", "-1", "1.0", "2.5", "0%", "100%")
         ),
+        ("inspect {run} --top 0", "argument --top: Expected top to be a number from 1"),
+        ("compare {run} {run} --top 0", "argument --top: Expected top to be a number from 1"),
         ("suspects {run} --labels {tmp}/none.npy", "No such file"),
         ("suspects {run} --labels {tmp}/text.npy", "as numpy.save writes them"),
         ("suspects {run} --labels {tmp}/short.npy", "Expected labels of shape (120,)"),
@@ -257,16 +235,12 @@ def test_a_run_that_has_just_begun(say, tmp_path):
         ("advise {tmp}/nothing.zarr", "Got nothing"),
     ],
 )
-def test_errors_are_one_line(say, store, tmp_path, command, message):
+def test_errors_are_one_line(refuses, store, tmp_path, command, message):
     (tmp_path / "text.npy").write_text("no array")
     np.save(tmp_path / "short.npy", np.arange(7))
     np.save(tmp_path / "float.npy", np.zeros(SAMPLES))
     watch(tmp_path / "small.zarr", samples=40, epochs=1)
-    status, out, err = say(command.format(run=store, tmp=tmp_path))
-    assert (status, out) == (2, "")
-    assert err.startswith("prunedata: error: ")
-    assert err.count("\n") == 1
-    assert message in err
+    assert message in refuses(command.format(run=store, tmp=tmp_path))
     assert not (tmp_path / "nothing.zarr").exists()
 
 
@@ -282,17 +256,16 @@ def folds(tmp_path):
     ]
 
 
-def test_suspects_of_folds_are_one_list(say, folds, tmp_path):
+def test_suspects_of_folds_are_one_list(prints, prints_json, folds, tmp_path):
     paths = " ".join(map(str, folds))
-    status, out, err = say(f"suspects {paths} --top 30")
-    assert (status, err) == (0, "")
+    out = prints(f"suspects {paths} --top 30")
     lines = out.splitlines()
     assert lines[0] == "most suspect in 3 runs"
     assert lines[1].split() == ["sample", "of", "runs", "visits", "score"]
     assert all(line.split()[2:4] == ["2", "24"] for line in lines[2:])
-    suspects = json.loads(say(f"suspects {paths} --top 30 --json")[1])["suspects"]
+    suspects = prints_json(f"suspects {paths} --top 30")["suspects"]
     assert {FOLDS[one["run"]][one["id"]] for one in suspects} == set(range(0, SAMPLES, 4))
-    status, out, err = say(f"suspects {paths} --top 30 -o {tmp_path / 'wrong.csv'} --to verdicts")
+    out = prints(f"suspects {paths} --top 30 -o {tmp_path / 'wrong.csv'} --to verdicts")
     assert out.splitlines()[-1] == f"30 samples -> {tmp_path / 'wrong.csv'}"
     for rows in (range(SAMPLES), FOLDS[1], range(100, 0, -1)):
         run = Pruner(epochs=4, keys=rows, without=tmp_path / "wrong.csv")
@@ -301,26 +274,25 @@ def test_suspects_of_folds_are_one_list(say, folds, tmp_path):
         Pruner(SAMPLES, epochs=4, without=tmp_path / "wrong.csv")
 
 
-def test_what_folds_cannot_be_is_refused(say, folds, tmp_path):
+def test_what_folds_cannot_be_is_refused(refuses, folds, tmp_path):
     paths = " ".join(map(str, folds))
     for more, told in (
         (f"--labels {tmp_path / 'labels.npy'}", "Expected --labels with the store of one run"),
         (f"-o {tmp_path / 'ids.txt'}", "Expected --to verdicts, csv, jsonl or parquet"),
         (f"-o {tmp_path / 'file'} --to cleanlab", "Expected one run for --to cleanlab"),
     ):
-        status, _, err = say(f"suspects {paths} {more}")
-        assert (status, told in err) == (2, True), err
+        assert told in refuses(f"suspects {paths} {more}")
 
 
-def test_two_splits_are_compared_on_the_rows_that_both_have(say, folds, tmp_path):
-    found = json.loads(say(f"compare {folds[0]} {folds[1]} --json --top 20")[1])
+def test_two_splits_are_compared_on_the_rows_that_both_have(prints_json, refuses, folds, tmp_path):
+    found = prints_json(f"compare {folds[0]} {folds[1]} --top 20")
     assert (found["samples"], found["compared"], found["jaccard"]) == (40, 40, pytest.approx(1, abs=0.35))
     other = watch(tmp_path / "other.zarr", samples=40, keys=range(500, 540))
-    assert "Expected rows that are in both runs, by their keys" in say(f"compare {folds[0]} {other}")[2]
+    assert "Expected rows that are in both runs, by their keys" in refuses(f"compare {folds[0]} {other}")
 
 
-def test_verdicts_of_one_run(say, folds, tmp_path):
-    say(f"suspects {folds[0]} --top 20 -o {tmp_path / 'wrong.csv'} --to verdicts")
+def test_verdicts_of_one_run(prints, folds, tmp_path):
+    prints(f"suspects {folds[0]} --top 20 -o {tmp_path / 'wrong.csv'} --to verdicts")
     lines = (tmp_path / "wrong.csv").read_text().splitlines()
     assert lines[0] == "sample,verdict,was,label,key"
     assert lines[1].startswith("2,wrong,,,")

@@ -1,7 +1,6 @@
 """Commands in terminals and pipes: progress, Ctrl-C, readers that leave, full disks; and prunedata top and index."""
 
 import http.client
-import json
 import os
 import pty
 import signal
@@ -17,74 +16,62 @@ import pytest
 
 from prunedata import Pruner
 from prunedata.cli.live import LivePage
-from prunedata.cli.main import main
+from prunedata.reporting.kept import KeptPreviews, keep_previews
+from prunedata.store.run_store import read_run
 from prunedata.streams.shards import ShardIndex
 from tests.adapters.helpers.shards import write_shards
-from tests.common.programs import ROOT, run_module
+from tests.common.programs import ROOT
 from tests.store.stored_runs import build
 from tests.watch.watched import environment
 
+PROGRAM = [sys.executable, "-m", "prunedata"]
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}
 
-def test_shards_are_indexed(tmp_path, capsys):
+
+def test_shards_are_indexed(prints, tmp_path):
     urls = write_shards(tmp_path, [3, 0, 1200])
     output = tmp_path / "my index.json"
-    assert main(["index", f"{tmp_path}/00{{0..1}}.tar", urls[2], "--output", str(output)]) == 0
-    out, err = capsys.readouterr()
+    out = prints(f"index {tmp_path}/00{{0..1}}.tar {urls[2]} --output '{output}'")
     assert out == f"1,203 samples in 3 shards -> {output}\n"
-    assert err == ""  # no terminal, no progress
     assert ShardIndex.load(output) == ShardIndex.scan(urls)
 
 
-def test_json_and_the_default_name(tmp_path, capsys, monkeypatch):
+def test_json_and_the_default_name(prints_json, tmp_path, monkeypatch):
     write_shards(tmp_path, [2])
     monkeypatch.chdir(tmp_path)
-    assert main(["index", "000.tar", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"shards": 1, "samples": 2, "output": "index.json"}
+    assert prints_json("index 000.tar") == {"shards": 1, "samples": 2, "output": "index.json"}
     assert ShardIndex.load("index.json").urls == ["000.tar"]
 
 
-@pytest.mark.parametrize("shards", [["missing.tar"], ["{0..1.tar"], ["000.tar", "000.tar"]])
-def test_errors_are_told_and_nothing_is_written(tmp_path, capsys, monkeypatch, shards):
+@pytest.mark.parametrize("shards", ["missing.tar", "{0..1.tar", "000.tar 000.tar"])
+def test_errors_are_told_and_nothing_is_written(refuses, tmp_path, monkeypatch, shards):
     write_shards(tmp_path, [2])
     monkeypatch.chdir(tmp_path)
-    assert main(["index", *shards]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("prunedata: error: Expected ")
+    assert refuses(f"index {shards}").startswith("prunedata: error: Expected ")
     assert os.listdir() == ["000.tar"]
 
 
 @pytest.mark.parametrize("good", [True, False])
 def test_progress_on_a_terminal_is_one_line_that_is_gone_in_the_end(tmp_path, good):
-    urls = write_shards(tmp_path, [1, 1])
+    urls = [*write_shards(tmp_path, [1, 1]), *([] if good else ["none.tar"])]
     ours, theirs = pty.openpty()
     done = subprocess.run(
-        [sys.executable, "-m", "prunedata", "index", *urls, *([] if good else ["none.tar"]), "--output", "index.json"],
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONIOENCODING": "ascii"},
-        check=False,
-    )
+        [*PROGRAM, "index", *urls], stdout=subprocess.PIPE, stderr=theirs, cwd=tmp_path,
+        env=ENVIRONMENT | {"PYTHONIOENCODING": "ascii"}, check=False,
+    )  # fmt: skip
     os.close(theirs)
     said = os.read(ours, 100_000).decode()
     os.close(ours)
     assert done.returncode == (0 if good else 2)
-    line, _, after = said.partition("\r\x1b[K")
-    assert "\n" not in line
-    assert line.split("\r")[1:3] == (
-        [f"{'.' * 30} 0 of 2 shards", f"{'#' * 15}{'.' * 15} 1 of 2 shards"]
-        if good
-        else [f"{'.' * 30} 0 of 3 shards", f"{'#' * 10}{'.' * 20} 1 of 3 shards"]
-    )
+    *lines, after = said.split("\r\x1b[K")
+    assert "\n" not in "".join(lines)
+    parts = [30 * done // len(urls) for done in range(len(urls))]
+    shown = [f"{'#' * part}{'.' * (30 - part)} {done} of {len(urls)} shards" for done, part in enumerate(parts)]
+    assert lines == ["", *shown]
     assert after.startswith("" if good else "prunedata: error: Expected a whole tar file at none.tar")
 
 
 # The program is stopped, or whoever reads it goes away, or its disk is full: a plain line, and no traceback.
-
-
-PROGRAM = [sys.executable, "-m", "prunedata"]
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +105,7 @@ def test_ctrl_c_is_told_in_a_line(tmp_path, ctrl_c):
     assert not (tmp_path / "index.json").exists()
 
 
-@pytest.mark.parametrize("command", ["inspect {}", "inspect {} --json", "suspects {}", "advise {}", "--help"])
+@pytest.mark.parametrize("command", ["inspect {} --json", "--help"])
 def test_a_reader_that_leaves_before_or_in_the_middle(place, command):
     arguments = [*PROGRAM, *command.format(place).split()]
     for lines in (0, 1):
@@ -133,7 +120,7 @@ def test_a_reader_that_leaves_before_or_in_the_middle(place, command):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-@pytest.mark.parametrize("command", ["inspect {}", "inspect {} --json", "plan --samples 9 --help"])
+@pytest.mark.parametrize("command", ["inspect {}", "plan --samples 9 --help"])
 def test_what_cannot_be_written_is_told(place, command):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
@@ -155,10 +142,9 @@ def train(folder, epochs):
         pruner.end_epoch()
 
 
-def test_into_a_pipe_it_prints_once(tmp_path):
+def test_into_a_pipe_it_prints_once(prints, tmp_path):
     train(tmp_path, 1)
-    done = run_module("prunedata", "top", "run.zarr", "--top", "2", cwd=tmp_path)
-    lines = done.stdout.splitlines()
+    lines = prints(f"top {tmp_path / 'run.zarr'} --top 2").splitlines()
     assert lines[0] == "run.zarr: 1 of 3 epochs are done."
     assert lines[1].startswith("epoch 0: mean loss 1.16")
     assert lines[2].split() == ["row", "excess", "label"]
@@ -169,9 +155,8 @@ def test_into_a_pipe_it_prints_once(tmp_path):
 def test_in_a_terminal_it_goes_on_until_the_run_is_finished(tmp_path):
     train(tmp_path, 1)
     ours, theirs = pty.openpty()
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen([sys.executable, "-m", "prunedata", "top", "run.zarr", "--every", "0.1"], cwd=tmp_path,
-                          stdout=theirs, env=environment) as program:  # fmt: skip
+    command = [*PROGRAM, "top", "run.zarr", "--every", "0.1"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=theirs, env=ENVIRONMENT) as program:
         os.close(theirs)
         seen = b""
         while seen.count(b"1 of 3 epochs") < 2:
@@ -184,11 +169,9 @@ def test_in_a_terminal_it_goes_on_until_the_run_is_finished(tmp_path):
     assert seen.startswith(b"\x1b[H\x1b[2J")
 
 
-@pytest.mark.parametrize("option", [("--every", "0"), ("--top", "0")])
-def test_what_makes_no_sense_is_refused(option, tmp_path):
-    done = run_module("prunedata", "top", "run.zarr", *option, cwd=tmp_path)
-    assert done.returncode == 2
-    assert "above 0" in done.stderr
+@pytest.mark.parametrize("option", ["--every 0", "--top 0"])
+def test_what_makes_no_sense_is_refused(refuses, option):
+    assert "above 0" in refuses(f"top run.zarr {option}")
 
 
 pytest.importorskip("jinja2")
@@ -264,10 +247,8 @@ def test_two_servers_have_other_addresses(live):
 def test_the_command_serves_the_report(tmp_path):
     train(tmp_path, 1)
     opens = environment(BROWSER="true", PYTHONPATH=str(ROOT))  # true is a program that does nothing
-    with subprocess.Popen(
-        [sys.executable, "-m", "prunedata", "top", "run.zarr", "--live"],
-        cwd=tmp_path, text=True, env=opens, stdout=subprocess.PIPE,
-    ) as program:  # fmt: skip
+    command = [*PROGRAM, "top", "run.zarr", "--live"]
+    with subprocess.Popen(command, cwd=tmp_path, text=True, env=opens, stdout=subprocess.PIPE) as program:
         try:
             address = program.stdout.readline().strip()
             with urlopen(address, timeout=60) as page:
@@ -283,33 +264,23 @@ def test_the_command_serves_the_report(tmp_path):
     assert "Finished" in last
 
 
-def test_guesses_of_a_watched_run_have_the_names_of_classes(tmp_path):
-    from prunedata.reporting.kept import KeptPreviews, keep_previews
-    from prunedata.store.run_store import read_run
-    from tests.common.programs import run_module
-
+def test_guesses_of_a_watched_run_have_the_names_of_classes(prints, tmp_path):
     pruner = Pruner(20, epochs=2, leave_out="nothing", store=tmp_path / "run.zarr")
     logits, ids = np.tile([0.0, 1.0, 5.0], (20, 1)), np.arange(20)
     logits[3] = [9.0, 0.0, 1.0]
     for _ in pruner.epochs():
         pruner.observe(np.where(ids == 3, 9.0, 1.0), ids, logits=logits)
 
-    class Dataset:
+    class Texts(list):
         classes = ("bird", "cat", "dog")
 
-        def __len__(self):
-            return 20
-
-        def __getitem__(self, sample):
-            return {"text": f"text {sample}", "label": 2}
-
-    keep_previews(tmp_path / "run.zarr", pruner, Dataset(), most=5)
+    texts = Texts({"text": f"text {sample}", "label": 2} for sample in range(20))
+    keep_previews(tmp_path / "run.zarr", pruner, texts, most=5)
     kept = KeptPreviews(tmp_path / "run.zarr")
     table = kept.labeled(read_run(tmp_path / "run.zarr").state, 2)
     assert (table["id"][0], table["label"].tolist(), table["guess"].tolist()) == (3, ["dog", "dog"], ["bird", ""])
-    lines = run_module("prunedata", "suspects", "run.zarr", "--top", "1", cwd=tmp_path).stdout.splitlines()
-    assert lines[1].split("  ")[-2:] == ["labelled", "looks like"] or "looks like" in lines[1]
-    assert lines[2].split()[-2:] == ["dog", "bird"]
-    top = run_module("prunedata", "top", "run.zarr", "--top", "1", cwd=tmp_path).stdout
-    assert "looks like" in top
-    assert "bird" in top
+    for command in ("suspects", "top"):
+        *_, head, line = prints(f"{command} {tmp_path / 'run.zarr'} --top 1").splitlines()
+        assert "looks like" in head
+        assert "dog  " in line
+        assert "bird" in line

@@ -91,13 +91,9 @@ def test_as_long_as_a_network_turns_many_samples_in_an_epoch_nothing_is_left_out
     rng = np.random.default_rng(0)
     many = np.concatenate([rng.normal(0.52, 0.12, 600), rng.normal(0.86, 0.2, 400)])
     wide = np.concatenate([rng.exponential(0.45, 700), rng.normal(1.1, 0.5, 300)])
-    memorizes = [
-        record | {"worse": share} for record, share in zip(history([None] * 9), [0.4] * 8 + [0.3], strict=True)
-    ]
-    for told, losses in (
-        (history([None] * 9, 0.7), many),
-        ([record | {"mean_loss": 0.9} for record in memorizes], wide),
-    ):
+    shares = [0.4] * 8 + [0.3]
+    memorizes = [record | {"worse": share} for record, share in zip(history([None] * 9, 0.9), shares, strict=True)]
+    for told, losses in ((history([None] * 9, 0.7), many), (memorizes, wide)):
         assert advise(settled(told), SCHEDULE, losses).verdict == "prune"
         assert advise(told, SCHEDULE, losses).verdict == "watch"  # it is not known
         for epoch, verdict in ((8, "watch"), (4, "watch"), (3, "prune")):  # one of the last five, or one before

@@ -14,7 +14,7 @@ from prunedata import Pruner, Schedule
 from prunedata.policies import LossRanked, Random, RunningLoss
 from prunedata.run.group import Group
 
-__all__ = ["BROWSER", "HOSTILE", "KINDS", "Saved", "Sheet", "check", "in_a_browser", "launched", "read", "train"]
+__all__ = ["HOSTILE", "KINDS", "UNSEEN", "Saved", "Sheet", "check", "in_a_browser", "launched", "read", "train"]
 
 # A page as a browser without a script reads it: its elements, its text, and whether it is whole and closed.
 
@@ -210,6 +210,11 @@ KINDS = {
     "weighed": lambda at: train(steady(at, policy=LossRanked(), leave_out="weight")),
 }
 """What makes a run of each kind, with its store at a path, or without one."""
+UNSEEN = {
+    "never_begun", "random_without_losses", "stopped_in_its_first_epoch", "one_of_two_ranks",
+    "held_out_before_its_first_figure",
+}  # fmt: skip
+"""Kinds of runs whose finished epochs have observed nothing."""
 
 
 class Saved:

@@ -158,7 +158,7 @@ def test_hostile_names_end_no_element(review, texts):
     assert "unsafe" not in policy
 
 
-def test_it_says_what_samples_look_like(made):
+def test_it_says_what_samples_look_like(made, review):
     rows = known(prunedata.report(made("guesses")[0], dataset=ROWS, review=True, top=len(WRONG)).html)["items"]
     assert {row["id"] for row in rows} == set(WRONG)
     assert all(row["guess"] == str((int(row["was"]) + 1) % 3) for row in rows)
@@ -167,11 +167,7 @@ def test_it_says_what_samples_look_like(made):
     found = known(prunedata.report(made("guesses")[0], dataset=named, review=True, top=3).html)
     assert found["classes"] == [["0", "cat"], ["1", "dog"], ["2", "horse"]]
     assert [row["guess"] for row in found["items"]] == [row["guess"] for row in rows[:3]]
-    assert all(row["guess"] is None for row in known(review_of_watching(made).html)["items"])
-
-
-def review_of_watching(made):
-    return prunedata.report(made("watches_only")[0], dataset=ROWS, review=True)
+    assert all(row["guess"] is None for row in known(review().html)["items"])
 
 
 def test_rows_have_their_names(made, review):
@@ -208,14 +204,3 @@ def test_what_is_refused(made, review):
     ):
         with pytest.raises(PrunedataError):
             refused()
-
-
-def test_the_command(say, stored, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    stored("watches_only")
-    (tmp_path / "rows_to_review.py").write_text("rows = [(f'text {at}', at % 2) for at in range(90)]", encoding="utf-8")
-    status, out, err = say("report run.zarr --review --dataset rows_to_review.py:rows --top 5")
-    assert (status, err) == (0, "")
-    assert out.endswith("-> review.html\n")
-    assert len(known((tmp_path / "review.html").read_text(encoding="utf-8"))["items"]) == 5
-    assert say("report run.zarr --review")[0] == 2

@@ -158,27 +158,28 @@ def test_a_hugging_face_data_set():
     rows = datasets.Dataset.from_dict({"text": ["good", "bad"], "label": [1, 0]}, features=features)
     previews = Previews(rows, 2)
     assert previews.of(0) == Preview(text="good", label="<pos>", value="1")
-    assert previews.labels().tolist() == ["<pos>", "neg"]
+    labels, names = previews.values()
+    assert (labels.tolist(), names) == ([1, 0], ("neg", "<pos>"))
 
 
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        ({"targets": [0, 1, 1], "classes": ["cat", "dog"]}, ["cat", "dog", "dog"]),
-        ({"labels": np.array([0, 1, 2]), "classes": ["cat", "dog"]}, [0, 1, 2]),
-        ({"targets": ["x", "y", "x"]}, ["x", "y", "x"]),
-        ({"targets": [0, 1]}, None),
-        ({"targets": [0.5, 1.5, 2.5]}, None),
-        ({"labels": lambda: [1, 2, 3]}, None),
-        ({}, None),
+        ({"targets": [0, 1, 1], "classes": ["cat", "dog"]}, ([0, 1, 1], ("cat", "dog"))),
+        ({"labels": np.array([0, 1, 2]), "classes": ["cat", "dog"]}, ([0, 1, 2], ())),
+        ({"targets": ["x", "y", "x"]}, (["x", "y", "x"], ())),
+        ({"targets": [0, 1]}, (None, ())),
+        ({"targets": [0.5, 1.5, 2.5]}, (None, ())),
+        ({"labels": lambda: [1, 2, 3]}, (None, ())),
+        ({}, (None, ())),
     ],
 )
 def test_all_labels(more, expected):
     rows = Rows("abc")
     for name, value in more.items():
         setattr(rows, name, value)
-    found = Previews(rows, 3).labels()
-    assert (None if found is None else found.tolist()) == expected
+    labels, names = Previews(rows, 3).values()
+    assert (None if labels is None else labels.tolist(), names) == expected
 
 
 def test_another_data_set():

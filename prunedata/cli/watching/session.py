@@ -113,19 +113,10 @@ class Session:
     ) -> WatchedRun:
         """Begin a run of so many samples and passes over them.
 
-        Parameters
-        ----------
-        samples, epochs : int
-        rank : int
-            Of several processes that train together the first one has the store.
-        dataset : sequence, optional
-            ``dataset[id]`` is a sample as people see it, for the previews.
-        selected : dataset, optional
-            What is trained on, if the user may have selected it from another data set.
-        by : {"weight", "delivery"}
-            How the trainer leaves samples out, if the user asked for it. By weight no length changes.
-        classes : int, optional
-            How many classes the model tells apart, one a sample.
+        Of several processes that train together, the one of rank 0 has the store. ``dataset[id]`` is a sample as people
+        see it, for the previews; ``selected`` is what is trained on, if the user may have selected it from another data
+        set. ``by`` is how the trainer leaves samples out, if the user asked for it: by weight no length changes.
+        ``classes`` is how many classes the model tells apart, one a sample.
         """
         place = self._unused_place() if rank == 0 else None
         with warnings.catch_warnings():  # a user who changes no line can do nothing about them
