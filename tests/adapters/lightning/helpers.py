@@ -15,8 +15,6 @@ from prunedata.run.pruning import Pruning
 
 
 BATCH = 4
-SILENT = {"accelerator": "cpu", "logger": False, "enable_progress_bar": False, "enable_model_summary": False}
-"""Options of a Trainer that prints and writes nothing but checkpoints."""
 QUIET = [
     pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers"),
     pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no `val_dataloader`"),
@@ -112,9 +110,13 @@ def trainer_of(pruner, *callbacks, **options):
     given = {
         "max_epochs": pruner.schedule.epochs,
         "callbacks": [DataPruning(pruner), *callbacks],
+        "accelerator": "cpu",
+        "logger": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
         "enable_checkpointing": bool(callbacks),
     }
-    return pl.Trainer(**{**SILENT, **given, **options})
+    return pl.Trainer(**{**given, **options})
 
 
 def validation():
@@ -184,7 +186,11 @@ class FitLoader:
         self.observe, self.state_dict, self.load_state_dict = loader.observe, loader.state_dict, loader.load_state_dict
 
     def _run(self):
-        trainer_of(self.pruner, callbacks=[Driven(self.pruner)]).fit(Passing(), self.loader)
+        trainer = pl.Trainer(
+            max_epochs=self.pruner.schedule.epochs, callbacks=[Driven(self.pruner)], accelerator="cpu", logger=False,
+            enable_progress_bar=False, enable_checkpointing=False, enable_model_summary=False,
+        )  # fmt: skip
+        trainer.fit(Passing(), self.loader)
 
     def __iter__(self):
         if self.fit is None or self.fit.dead:
