@@ -8,19 +8,15 @@ import torch.distributed as dist
 
 from prunedata.adapters.lightning.framework import BaseCallback
 from prunedata.adapters.lightning.settings import (
-    check_intervals,
-    check_loader,
     check_others,
     check_settings,
     check_step,
-    check_still,
+    check_training,
     check_validation,
 )
-from prunedata.adapters.lightning.steps import counting
-from prunedata.adapters.lightning.trial import Trial
-from prunedata.adapters.lightning.validating import is_validation_due, validate_for
+from prunedata.adapters.lightning.trainer import Trial, counting, is_validation_due, validate_for
 from prunedata.adapters.torch.run import TorchRun
-from prunedata.errors import NotInEpoch, PrunedataError, SkippedSamples
+from prunedata.errors import PrunedataError, SkippedSamples
 from prunedata.findings.monitor import Mode, is_lower_better, monitored
 from prunedata.run.pruner import Pruner
 
@@ -119,12 +115,10 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Check the training loader, and the settings that other callbacks may have changed."""
-        check_loader(trainer, self.pruner)
-        check_intervals(trainer, self.pruner)
-        check_still(trainer, self.pruner)
+        check_training(trainer, self.pruner)
         size, saved = trainer.train_dataloader.batch_size, self._saved_step
         self._step, self._saved_step = None if size is None else size * trainer.world_size, None
-        if saved is not None and self._is_open():
+        if saved is not None and self.pruner.is_open:
             check_step(self._step, saved, trainer.world_size)
         is_over = not trainer.fast_dev_run and trainer.current_epoch == self.pruner.next_epoch + 1
         if self._is_due and self._monitor is not None:
@@ -202,7 +196,7 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
         mine = self.pruner.state_dict(), self._figure
         all_of: list[Any] = [mine]
         world = self._run.place[1]
-        if world > 1 and self._is_open():
+        if world > 1 and self.pruner.is_open:
             all_of = [None] * world
             dist.all_gather_object(all_of, mine)
         states, figures = zip(*all_of, strict=True)
@@ -216,12 +210,6 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
         self._saved_step, self._is_due = state_dict.get("step"), state_dict.get("due", False)
         figures = state_dict.get("figures", ())
         self._figure = figures[rank] if len(figures) == world else _mean(figures)
-
-    def _is_open(self) -> bool:
-        try:
-            return self.pruner.current is not None
-        except NotInEpoch:
-            return False
 
 
 def _mean(figures: Iterable[float | None]) -> float | None:

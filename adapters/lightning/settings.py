@@ -8,15 +8,7 @@ from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
-__all__ = [
-    "check_intervals",
-    "check_loader",
-    "check_others",
-    "check_settings",
-    "check_step",
-    "check_still",
-    "check_validation",
-]
+__all__ = ["check_others", "check_settings", "check_step", "check_training", "check_validation"]
 
 ALONE = {
     "max_steps": (-1, "the run would end within an epoch. Give the schedule fewer epochs"),
@@ -44,7 +36,14 @@ def check_settings(trainer: Any, epochs: int) -> None:
         )
 
 
-def check_still(trainer: Any, pruner: Pruner) -> None:
+def check_training(trainer: Any, pruner: Pruner) -> None:
+    """Raise :class:`PrunedataError` for what only shows when training begins: its loader, and what callbacks set."""
+    _check_loader(trainer, pruner)
+    _check_intervals(trainer, pruner)
+    _check_still(trainer, pruner)
+
+
+def _check_still(trainer: Any, pruner: Pruner) -> None:
     """Raise :class:`PrunedataError` if a callback has set more epochs than the pruner has."""
     epochs = pruner.schedule.epochs
     if trainer.max_epochs != epochs and not trainer.fast_dev_run:
@@ -55,7 +54,7 @@ def check_still(trainer: Any, pruner: Pruner) -> None:
         )
 
 
-def check_intervals(trainer: Any, pruner: Pruner) -> None:
+def _check_intervals(trainer: Any, pruner: Pruner) -> None:
     """Raise :class:`PrunedataError` if an epoch to come is too short for the number of batches between validations.
 
     Lightning raises, too, but not before that epoch.
@@ -74,7 +73,7 @@ def check_intervals(trainer: Any, pruner: Pruner) -> None:
         )
 
 
-def check_loader(trainer: Any, pruner: Pruner) -> None:
+def _check_loader(trainer: Any, pruner: Pruner) -> None:
     """Raise :class:`PrunedataError` if it is not one pruned loader that is trained on, of this pruner."""
     loader = trainer.train_dataloader
     if not isinstance(loader, PrunedLoader):

@@ -14,7 +14,7 @@ from prunedata.adapters.lightning.settings import check_settings
 from prunedata.adapters.torch.captured import Captured, watch_functions
 from prunedata.adapters.torch.items import Collate, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader
-from prunedata.adapters.torch.wrap import wrap
+from prunedata.adapters.torch.wrap import copied, wrap
 from prunedata.adapters.watched.epochs import WatchedEpochs
 from prunedata.errors import PrunedataError
 from prunedata.run.frameworks import ADAPTERS
@@ -150,11 +150,8 @@ class _Fit:
             return loader
         if self._leaves_out:
             return self._pruned[1]
-        like: Any = object.__new__(type(loader))
         replaced = {"dataset": Indexed(loader.dataset), "collate_fn": Collate(loader.collate_fn)}
-        # The last two attributes are StatefulDataLoader's, which reads them when it is iterated.
-        replaced |= {"_iterator": None, "_initial_iter_for_state_dict": False, "next_iter_state": None}
-        vars(like).update(vars(loader) | replaced)
+        like = copied(loader, type(loader), replaced)
         others.append((loader, like))
         return like
 

@@ -10,7 +10,18 @@ from torch.utils.data import Dataset
 from prunedata.errors import PrunedataError
 from prunedata.types import SomeIds
 
-__all__ = ["CarryingCollate", "Collate", "CollatePairs", "Indexed"]
+__all__ = ["CarryingCollate", "Collate", "CollatePairs", "Indexed", "as_ids"]
+
+
+def as_ids(value: Any, samples: int) -> SomeIds | None:
+    """Return a copy of a batch's ids, int64 of shape (n,), n > 0; None if they are no ids of so many samples."""
+    try:
+        ids = np.asarray(value.cpu() if isinstance(value, torch.Tensor) else value)
+    except ValueError:  # of several lengths
+        return None
+    if ids.ndim != 1 or ids.dtype.kind not in "iu" or not ids.size or ids.min() < 0 or ids.max() >= samples:
+        return None
+    return ids.astype(np.int64)
 
 
 class Indexed(Dataset[Any]):
@@ -56,13 +67,10 @@ class Collate:
 
 
 class CollatePairs:
-    """Collates the items of a pruned stream by the user's function: pairs of an id, or of ids, and a sample.
+    """Collates the items of a pruned stream, pairs of an id, or of ids, and a sample, by one of the other two."""
 
-    With ``ids_in_samples`` the function is a :class:`CarryingCollate`, which takes the ids, too.
-    """
-
-    def __init__(self, collate: Callable[[Any], Any], batched: bool, *, ids_in_samples: bool = False) -> None:
-        self.collate, self.batched, self.ids_in_samples = collate, batched, ids_in_samples
+    def __init__(self, collate: "Collate | CarryingCollate", *, batched: bool) -> None:
+        self.collate, self.batched = collate, batched
 
     def __call__(self, fetched: Any) -> tuple[SomeIds, Any]:
         """Return the ids as an array of shape (n,), and the collated samples."""
@@ -70,10 +78,7 @@ class CollatePairs:
             numbers, samples = [number for number, _ in fetched], [sample for _, sample in fetched]
         else:
             numbers, samples = fetched
-        ids = np.atleast_1d(np.asarray(numbers, dtype=np.int64))
-        if self.ids_in_samples:
-            return self.collate((ids, samples))  # type: ignore[no-any-return]
-        return ids, self.collate(samples)
+        return self.collate((np.atleast_1d(np.asarray(numbers, dtype=np.int64)), samples))
 
 
 class CarryingCollate:
@@ -129,15 +134,11 @@ class CarryingCollate:
 
     def _checked(self, value: Any, requested: SomeIds) -> SomeIds:
         """Return the ids of a batch as an array, if they can be those of some requested samples."""
-        try:
-            ids = np.asarray(value.cpu() if isinstance(value, torch.Tensor) else value)
-        except ValueError:  # of several lengths
-            ids = np.zeros(0)
-        right = ids.ndim == 1 and ids.dtype.kind in "iu" and 0 < ids.size <= requested.size
-        if not (right and ids.min() >= 0 and ids.max() < self.samples and np.isin(ids, requested).any()):
+        ids = as_ids(value, self.samples)
+        if ids is None or ids.size > requested.size or not np.isin(ids, requested).any():
             raise PrunedataError(
                 f"Expected the ids of the batch, at most {requested.size} of 0 to {self.samples - 1}, from the collate "
                 f"function. Got {value!r}: let it pass on what each sample has as {self.key!r} or as its last field; "
                 "or choose another id_key, if the dataset has a field of this name."
             )
-        return ids.astype(np.int64)
+        return ids

@@ -61,7 +61,7 @@ class PrunedLoader:
         )
 
     def _start(self, pruner: Pruner, order: Order, *, with_ids: bool, reseeded: bool, ahead: int = 0) -> None:
-        """Set the attributes of this class, in the place of ``__init__``, which ``clone`` does not call."""
+        """Set the attributes of this class, in the place of ``__init__``, which ``copied`` does not call."""
         self._pruner, self._order, self._charge = pruner, order, pruner.charge
         self._run, self._recorder = order.run, order.run.recorder
         self._with_ids, self._seeds, self._ahead = with_ids, None, ahead

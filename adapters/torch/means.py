@@ -26,17 +26,8 @@ def mean_of(
 ) -> torch.Tensor:
     """Return the mean of a batch's losses by their weights. Its backward pass notes that the weights were applied.
 
-    Parameters
-    ----------
-    epoch : Epoch or None
-    ids : ndarray of int, shape (n,)
-    losses : Tensor, shape (n,)
-    trained : float or None
-        If samples are left out by weight: the number of samples that the mean is over.
-    scale : float or None
-        Otherwise a factor for the mean.
-    own : Tensor, shape (n,), or None
-        The user's own weights, as of classes.
+    ``trained`` is the number of samples that the mean is over, if samples are left out by weight; ``scale`` otherwise a
+    factor for the mean. ``own`` are the user's own weights, as of classes, shape (n,).
     """
     weights = None if epoch is None else epoch.weights
     weight = None if weights is None else _moved(weights[np.asarray(ids)], losses.device)
@@ -63,9 +54,9 @@ def _weighed(
     losses: torch.Tensor,
     weight: torch.Tensor | None,
     scale: float | None,
-    own: torch.Tensor | None = None,
+    own: torch.Tensor | None,
     *,
-    some_out: bool = False,
+    some_out: bool,
 ) -> torch.Tensor:
     """Return the mean of weighted losses, times ``scale``. ``some_out`` if samples are left out by weight."""
     if weight is not None:

@@ -35,26 +35,11 @@ def trains_on(
     loader: DataLoader[Any] | None = None,
     row_of: Callable[[Any], Any] | None = None,
 ) -> None:
-    """Let a run notice if it goes on with another map-style dataset.
+    """Let a run notice if it goes on with another map-style dataset: raise :class:`OtherData`.
 
-    If the user's loader has workers, a worker reads the samples. A file that a dataset opens when it is first read
-    must not be opened in this process: workers that are forked later would share its position.
-
-    Parameters
-    ----------
-    pruner : Pruner
-    dataset : Dataset
-    workers : int
-        Number of workers of the user's loader.
-    loader : DataLoader, optional
-        The user's loader, which says how its workers are started.
-    row_of : callable, optional
-        Given ids, returns the places of their samples in the dataset, if these are others: in a packed one.
-
-    Raises
-    ------
-    OtherData
-        If the run was saved with other data.
+    If the user's loader has workers, a worker reads the samples, started as ``loader`` says. A file that a dataset
+    opens when it is first read must not be opened in this process: workers that are forked later would share its
+    position. ``row_of`` returns the places of ids in the dataset, if these are others: in a packed one.
     """
     prints = _prints_in(dataset, workers, loader)
     if row_of is None:
@@ -83,15 +68,8 @@ def _prints_in(dataset: Dataset[Any], workers: int, loader: DataLoader[Any] | No
 def names_in(dataset: Any) -> list[str] | None:
     """Return the names that a dataset has for its samples, without reading them: files, relative to its root.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        One with a list ``samples`` of pairs of a file and its class, as torchvision's folders; or a ``Subset`` of one.
-
-    Returns
-    -------
-    list of str, or None
-        In the order of the dataset. None for any other dataset.
+    That is a dataset with a list ``samples`` of pairs of a file and its class, as torchvision's folders, or a
+    ``Subset`` of one. None for any other.
     """
     if isinstance(dataset, Subset):
         names = names_in(dataset.dataset)
@@ -111,11 +89,8 @@ def _whole_print(dataset: Any) -> str | None:
     Its own may be the same for other rows: it covers the functions of ``map``, ``filter`` and ``from_generator``, but
     not the files that these read. So files that were written again make another fingerprint.
 
-    Returns
-    -------
-    str or None
-        None for any other dataset, and where rows may be others all the same: they lie in memory, are made by a
-        transform whenever they are read, or name files, as those of images, that are opened then.
+    None for any other dataset, and where rows may be others all the same: they lie in memory, are made by a transform
+    whenever they are read, or name files, as those of images, that are opened then.
     """
     datasets = sys.modules.get("datasets")
     if datasets is None or not isinstance(dataset, datasets.Dataset):

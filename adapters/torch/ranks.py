@@ -1,6 +1,6 @@
 """What the ranks of a run exchange once an epoch: which samples each observed, their hits, and the policies' arrays."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,9 +45,8 @@ class Ranks(Group):
         self.compare_loaders()  # ranks of other runs, or at other epochs, would exchange other things here
         numbers = gather_numbers([number, newest])
         if (numbers != numbers[0]).any():
-            ranks = ", ".join(
-                f"rank {rank} has {int(many)}" + (f", the last of them {float(last)!r}" if many else "")
-                for rank, (many, last) in enumerate(numbers)
+            ranks = _in_words(
+                f"{int(many)}" + (f", the last of them {float(last)!r}" if many else "") for many, last in numbers
             )
             raise PrunedataError(
                 f"Expected the same {what} on every rank. Got different ones ({ranks}): with agreed=True, call "
@@ -70,9 +69,7 @@ class Ranks(Group):
         parts = gather_numbers(part).astype(np.int64)
         of_all = (parts == (0, 1)).all()
         if not of_all and sorted(map(tuple, parts.tolist())) != [(rank, len(parts)) for rank in range(len(parts))]:
-            ranks = ", ".join(
-                f"rank {rank} has that of rank {saved} of {world}" for rank, (saved, world) in enumerate(parts.tolist())
-            )
+            ranks = _in_words(f"that of rank {saved} of {world}" for saved, world in parts.tolist())
             raise PrunedataError(
                 f"Expected each rank to resume from a state of its own, or each from all states. Got others ({ranks}): "
                 "give load_state_dict() the list of all ranks' states, on every rank."
@@ -101,7 +98,7 @@ class Ranks(Group):
                 "message there. Once it is dealt with, all ranks can end the epoch."
             )
         if failure is None and (ways != ways[0]).any():
-            ranks = ", ".join(f"rank {rank} has {_in_words(int(size))}" for rank, (size, *_) in enumerate(ways))
+            ranks = _in_words(_sharing_in_words(int(size)) for size, *_ in ways)
             raise PrunedataError(
                 f"Expected every rank to iterate the same loaders in epoch {self._pruner.next_epoch}. Got ranks that "
                 f"share batches in different ways ({ranks})."
@@ -131,9 +128,14 @@ def _as_numbers(shared: Shared | None) -> tuple[int, int, int]:
     return (0 if shared is None else -1), 0, 0
 
 
-def _in_words(size: int) -> str:
+def _sharing_in_words(size: int) -> str:
     """Return what the first of these numbers means."""
     return {0: "batches of its own", -1: "steps of a stream"}.get(size, f"its part of batches of {size}")
+
+
+def _in_words(values: Iterable[object]) -> str:
+    """Return what each rank has, by rank."""
+    return ", ".join(f"rank {rank} has {value}" for rank, value in enumerate(values))
 
 
 def compare(standing: dict[str, Any]) -> None:
@@ -144,8 +146,7 @@ def compare(standing: dict[str, Any]) -> None:
     for name in dict.fromkeys(name for each in standings for name in each):
         values = [each.get(name) for each in standings]
         if any(value != values[0] for value in values):
-            ranks = ", ".join(f"rank {rank} has {value!r}" for rank, value in enumerate(values))
-            differences.append(f"{name}: {ranks}")
+            differences.append(f"{name}: {_in_words(map(repr, values))}")
     if differences:
         raise PrunedataError(
             f"Expected ranks of one run. Got ranks that differ ({'; '.join(differences)}). Give all ranks the same "

@@ -58,12 +58,8 @@ def is_accelerate() -> bool:
 def refuse_sharing(world: int, *, zero_weights: bool) -> None:
     """Raise :class:`PrunedataError` if accelerate shares the batches so that ids are lost or samples dealt twice.
 
-    Parameters
-    ----------
-    world : int
-        How many ranks the pruned loader deals its samples to.
-    zero_weights : bool
-        Whether samples are delivered with the weight 0. Then the processes exchange in each step how many are not.
+    ``world`` is the number of ranks to which the pruned loader deals its samples. If some are delivered with the weight
+    0, the processes exchange in each step how many are not.
     """
     if _accelerates_loader("_fetch_batches") is not None:
         raise PrunedataError(

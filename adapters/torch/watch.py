@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from prunedata.adapters.torch.items import as_ids
 from prunedata.adapters.torch.losses import fits
 from prunedata.adapters.torch.means import check_weights, mean_of
 from prunedata.adapters.torch.run import TorchRun
@@ -137,14 +138,13 @@ class WatchedBatches:
 
     def _ids_of(self, batch: Any) -> SomeIds:
         value = self._where(batch) if callable(self._where) else batch[self._where]
-        array = np.asarray(value.cpu() if isinstance(value, torch.Tensor) else value)
-        samples, right = self._pruner.samples, array.ndim == 1 and array.dtype.kind in "iu" and array.size > 0
-        if not right or array.min() < 0 or array.max() >= samples:
+        ids = as_ids(value, self._pruner.samples)
+        if ids is None:
             raise PrunedataError(
-                f"Expected the ids of a batch, ints of shape (n,) from 0 to {samples - 1}. Got {value!r}: give ids= as "
-                "the place where a batch has them."
+                f"Expected the ids of a batch, ints of shape (n,) from 0 to {self._pruner.samples - 1}. Got {value!r}: "
+                "give ids= as the place where a batch has them."
             )
-        return array.astype(np.int64, copy=True)
+        return ids
 
     def _refuse_ranks(self) -> None:
         if self._run.group_size() > 1:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
+from prunedata.adapters.torch.facts import samples_in
 from prunedata.adapters.torch.items import CarryingCollate, Collate, CollatePairs, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.adapters.torch.orders import Order, StreamOrder, Uneven, order_for
@@ -16,7 +17,7 @@ from prunedata.checks import integer
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
-__all__ = ["wrap"]
+__all__ = ["copied", "wrap"]
 
 
 def wrap(
@@ -87,7 +88,11 @@ def wrap(
         order, replaced = _map_style(loader, pruner, uneven)
     if id_key is not None:
         _put_ids_in_samples(loader, order, replaced, id_key, pruner)
-    pruned = clone(loader, replaced | order.samplers(loader))
+    replaced |= order.samplers(loader)
+    if loader.generator is None:  # WorkerSeeds seeds it in each epoch
+        replaced["generator"] = torch.Generator()
+    kind: Any = type(loader)
+    pruned = copied(loader, subclass_of(kind), replaced)
     pruned._start(pruner, order, with_ids=with_ids, reseeded=loader.generator is None, ahead=integer("ahead", ahead, 0))
     if not isinstance(loader.dataset, IterableDataset):
         trains_on(pruner, loader.dataset, loader.num_workers, loader)
@@ -156,7 +161,7 @@ def _check_batch_size(loader: DataLoader[Any], pruner: Pruner) -> None:
 
 def _map_style(loader: DataLoader[Any], pruner: Pruner, uneven: Uneven | None) -> tuple[Order, dict[str, Any]]:
     """Return the order of a loader over a map-style dataset, and the dataset and collate function that pass ids on."""
-    samples = len(loader.dataset) if hasattr(loader.dataset, "__len__") else None
+    samples = samples_in(loader)
     if samples != pruner.samples:
         raise PrunedataError(
             f"Expected a dataset of {pruner.samples} samples, as the Pruner has. Got one of {samples}: "
@@ -187,7 +192,7 @@ def _put_ids_in_samples(
         )
     order.ids_in_samples = True
     collate = CarryingCollate(loader.collate_fn, key, pruner.samples)
-    replaced["collate_fn"] = CollatePairs(collate, batched=True, ids_in_samples=True) if stream else collate
+    replaced["collate_fn"] = CollatePairs(collate, batched=True) if stream else collate
 
 
 def _stream(loader: DataLoader[Any], pruner: Pruner, uneven: Uneven | None) -> tuple[Order, dict[str, Any]]:
@@ -200,26 +205,22 @@ def _stream(loader: DataLoader[Any], pruner: Pruner, uneven: Uneven | None) -> t
         )
     if uneven not in (None, "weights", "drop"):
         raise PrunedataError(f'Expected uneven="weights" or "drop" for a stream. Got {uneven!r}.')
-    collate = CollatePairs(loader.collate_fn, loader.batch_size is not None)
+    collate = CollatePairs(Collate(loader.collate_fn), batched=loader.batch_size is not None)
     return StreamOrder(loader, pruner, uneven or "weights"), {"collate_fn": collate}
 
 
-def clone(loader: DataLoader[Any], replaced: dict[str, Any]) -> Any:
-    """Return a copy of a loader, of a class that prunes, with the attributes in ``replaced``.
+def copied(loader: DataLoader[Any], kind: type, replaced: dict[str, Any]) -> Any:
+    """Return a copy of a loader, of class ``kind``, with the attributes in ``replaced``.
 
     All other attributes are the user's own objects. ``__init__`` is not called, as the arguments that a subclass of
     the user's was built from are unknown.
     """
-    attributes = vars(loader) | replaced
-    if loader.generator is None:  # WorkerSeeds seeds it in each epoch
-        attributes["generator"] = torch.Generator()
     # The user's loader may be within an epoch; the copy begins anew. The last two attributes are StatefulDataLoader's,
     # which reads them when it is iterated.
-    attributes |= {"_iterator": None, "_initial_iter_for_state_dict": False, "next_iter_state": None}
-    kind: Any = type(loader)
-    pruned: Any = object.__new__(subclass_of(kind))
-    vars(pruned).update(attributes)  # DataLoader's __setattr__ refuses some of them
-    return pruned
+    replaced = replaced | {"_iterator": None, "_initial_iter_for_state_dict": False, "next_iter_state": None}
+    copy: Any = object.__new__(kind)
+    vars(copy).update(vars(loader) | replaced)  # DataLoader's __setattr__ refuses some of them
+    return copy
 
 
 @cache

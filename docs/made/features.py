@@ -54,13 +54,13 @@ TABLE: dict[str, dict[str, Cell]] = {
             "torch/ranks/test_ranks_alike.py::test_fsdp2_works_as_ddp_does",
         ),
         "by weight": tried("torch/by_weight/test_ranks.py::test_they_train_as_one_process_does"),
-        "ranks": tried("torch/ranks/test_ranks_alike.py::test_even_modes_give_every_rank_as_many_samples"),
+        "ranks": tried("torch/ranks/test_ranks.py::test_filtered_then_padded_or_dropped_then_dealt"),
         "within an epoch": tried(
             "torch/ranks/test_ranks_alike.py::test_an_epoch_is_gone_on_with_by_any_number_of_processes",
             "torch/by_weight/test_ranks.py::test_another_number_of_ranks_goes_on_within_an_epoch",
         ),
         "validation figure": tried(
-            "torch/ranks/test_ranks_agree.py::test_the_mean_of_the_figures_that_ranks_give_is_the_epochs",
+            "torch/figures/test_ranks.py::test_the_figure_is_the_mean_over_the_ranks_that_gave_one",
             says="`validated`: the mean over ranks",
         ),
     },

@@ -44,17 +44,12 @@ class FilteredOrder(SampledOrder):
 
     def batches(self) -> Iterator[SomeIds]:
         """Yield the ids of each batch, shape (n,)."""
-        return cut_batches(self.pieces(), self.batch_size, drop_last=self.drop_last)
+        return self.reported(super().batches())
 
     def ids(self) -> Iterator[int]:
         """Yield the ids one by one."""
         for piece in self.reported(cut_batches(self.pieces(), 1)):
             yield from piece.tolist()
-
-    def lists(self) -> Iterator[list[int]]:
-        """Yield the ids of each batch."""
-        for batch in self.reported(self.batches()):
-            yield batch.tolist()
 
     def may_deliver(self, epoch: Epoch) -> Mask:
         """Return all kept samples: until the source has ended, it may give any of them."""
@@ -126,7 +121,7 @@ class FilteredBatches(FilteredOrder):
 
     def batches(self) -> Iterator[SomeIds]:
         """Yield the same: each piece is a batch."""
-        return self.pieces()
+        return self.reported(self.pieces())
 
     def samplers(self, loader: DataLoader[Any]) -> dict[str, Any]:
         """Return a sampler and a batch sampler; only the latter, as the sampler, for a loader that has it there."""

@@ -38,9 +38,13 @@ class SampledOrder(Order):
         for piece in self.pieces():
             yield from piece.tolist()
 
+    def batches(self) -> Iterator[SomeIds]:
+        """Yield the ids of each batch, shape (n,)."""
+        return cut_batches(self.pieces(), self.batch_size, drop_last=self.drop_last)
+
     def lists(self) -> Iterator[list[int]]:
-        """Yield the ids of each batch."""
-        for batch in cut_batches(self.pieces(), self.batch_size, drop_last=self.drop_last):
+        """Yield the ids of each batch, as a list."""
+        for batch in self.batches():
             yield batch.tolist()
 
     def num_batches(self, kept: int) -> int:

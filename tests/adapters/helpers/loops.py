@@ -198,9 +198,9 @@ def plain(run, batches_of, accumulate=1, *, once=False):
     return found(model, run)
 
 
-def ours(run, loader, model, accumulate=1, steps=None, optimizer=None):
+def ours(run, loader, model, accumulate=1, steps=None):
     """Train through a pruned loader; leave after some batches."""
-    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
     done = 0
     for _ in run.epochs():
         length = len(loader)

@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 
 from prunedata.adapters.torch import wrap
+from prunedata.errors import PrunedataError
 from prunedata.policies import DroppingCount, RunningLoss
 from tests.adapters.helpers.torch import Items, make_pruner
 
@@ -27,6 +28,7 @@ __all__ = [
     "WORLD",
     "Trained",
     "clean_processes",
+    "everyones",
     "group",
     "launched",
     "losses_of",
@@ -35,6 +37,7 @@ __all__ = [
     "ready",
     "sampler_of",
     "start",
+    "told",
     "weights_of",
 ]
 
@@ -107,6 +110,21 @@ def start(work: Callable[[int, Path], Any], folder: Path, world: int = WORLD) ->
         process.kill()
     assert [process.exitcode for process in processes] == [0] * world
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(world)]
+
+
+def everyones(value: Any) -> list[Any]:
+    """What each rank has, by rank."""
+    values = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(values, value)
+    return values
+
+
+def told(work: Callable[[], Any]) -> Any:
+    """What ``work`` returns, or is told by an error."""
+    try:
+        return work()
+    except PrunedataError as error:
+        return f"{type(error).__name__}: {error}"
 
 
 GLOBAL = 12

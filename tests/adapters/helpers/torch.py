@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from prunedata import Pruner, Schedule
+from prunedata.adapters.torch import wrap
 
 # A dataset whose batches say which samples they are, and a training loop that checks every batch by it.
 
@@ -44,9 +46,24 @@ def make_pruner(samples: int = SAMPLES, schedule: Schedule = EVERY_OTHER, **opti
     return Pruner(samples, schedule, **{"prune": 0.3, "seed": 5, **options})
 
 
+def pruned(dataset: Any = None, *, with_ids: bool = False, ahead: int = 0, **options: Any) -> tuple[Pruner, Any]:
+    """A pruner, and a loader that it prunes."""
+    pruner = make_pruner()
+    return pruner, wrap(loader_of(dataset, **options), pruner, with_ids=with_ids, ahead=ahead)
+
+
 def losses_of(ids: Any, epoch: int) -> torch.Tensor:
     """A loss of its own for each sample and epoch."""
     return ((torch.as_tensor(ids).long() * 7919 + epoch * 104729) % 101).float() / 101
+
+
+def pass_over(loader: Any, epoch: int, stop: int | None = None) -> int:
+    """Observe each batch of a pass over a loader, or the first ones; return how many."""
+    batches = 0
+    for _, index in islice(loader, stop):
+        loader.observe(losses_of(index, epoch))
+        batches += 1
+    return batches
 
 
 def second(batch: Any) -> Any:

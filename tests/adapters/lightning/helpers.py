@@ -123,6 +123,19 @@ def validation():
     return DataLoader(data(), batch_size=48)
 
 
+def kept_by(pruner):
+    """Note the mask of each epoch as it begins."""
+    masks, begin = {}, pruner.begin_epoch
+
+    def noted():
+        epoch = begin()
+        masks[epoch.number] = epoch.keep
+        return epoch
+
+    pruner.begin_epoch = noted
+    return masks
+
+
 def flat(batches):
     return [each for batch in batches for each in batch]
 

@@ -189,7 +189,7 @@ def test_two_processes_need_a_loader_that_they_share_evenly(monkeypatch):
     trainer.fit_loop._combined_loader = type("Combined", (), {"iterables": own})()
     monkeypatch.setattr(pl.Trainer, "world_size", 2)
     with pytest.raises(PrunedataError, match="Expected a loader that 2 processes can share evenly"):
-        settings.check_loader(trainer, pruner)
+        settings.check_training(trainer, pruner)
 
 
 def test_a_strategy_that_copies_the_pruner():

@@ -1,7 +1,6 @@
 """Losses that are weighed: by what a policy gives each sample, and by classes."""
 
 import contextlib
-import json
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn.functional import cross_entropy
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 from prunedata import Pruner
 from prunedata.adapters.iterable import wrap as prune_stream
@@ -18,36 +17,15 @@ from prunedata.adapters.torch import watch, wrap
 from prunedata.adapters.torch.means import ALIKE, mean_of
 from prunedata.errors import LossError, UnweighedWarning
 from prunedata.policies import LossRanked, Random
-from tests.adapters.helpers.ranks import WORLD, group, start
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, losses_of, make_pruner
 
-# A policy that weighs samples: what observe() returns, and what several processes know of it.
-
-
-def run_of():
-    return make_pruner(policy=LossRanked(), classes=2)
-
-
-def by_the_core():
-    """Each epoch's mask and weights, and the arrays at the end, of a run without a loader."""
-    run, epochs = run_of(), []
-    for epoch in run.epochs():
-        epoch.apply_weights()
-        epochs.append((np.flatnonzero(epoch.keep).tolist(), None if epoch.weights is None else epoch.weights.tolist()))
-        for ids in epoch.batches(BATCH):
-            run.observe(losses_of(ids, epoch.number).numpy(), ids)
-    return epochs, _of_policies(run)
-
-
-def _of_policies(run):
-    """Without the mean excess, which is held against batches: these are cut by a sampler's order on ranks."""
-    return {name: array.tolist() for name, array in run.arrays.items() if name != "mean_excess"}
+# A policy that weighs samples: what observe() returns.
 
 
 @pytest.mark.parametrize("kind", ["map-style", "stream"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_observe_returns_the_weighted_mean_and_records_the_losses_as_they_are(kind, dtype):
-    run = run_of()
+    run = make_pruner(policy=LossRanked(), classes=2)
     items = [{"n": number} for number in range(SAMPLES)]
     loader = DataLoader(Items(), batch_size=BATCH, shuffle=True)
     if kind == "stream":
@@ -71,24 +49,6 @@ def test_observe_returns_the_weighted_mean_and_records_the_losses_as_they_are(ki
         assert run.history[number]["mean_loss"] == pytest.approx(recorded.mean().item())
         assert run.arrays["loss"][kept].tolist() == recorded.tolist()
     assert weighted > 5
-
-
-def work(rank, folder):
-    with group(rank, folder):
-        run, epochs = run_of(), []
-        sampler = DistributedSampler(Items(), num_replicas=WORLD, rank=rank)
-        loader = wrap(DataLoader(Items(), batch_size=BATCH, sampler=sampler), run)
-        for epoch in run.epochs():
-            weights = None if epoch.weights is None else epoch.weights.tolist()
-            epochs.append((np.flatnonzero(epoch.keep).tolist(), weights))
-            for _, ids in loader:
-                loader.observe(losses_of(ids, epoch.number).requires_grad_()).backward()
-    return [epochs, _of_policies(run)]
-
-
-def test_all_ranks_select_and_weigh_as_one_process_does(tmp_path):
-    expected = json.loads(json.dumps(by_the_core()))
-    assert start(work, tmp_path) == [expected] * WORLD
 
 
 # Weights of the user's own, as of classes: what is trained on is PyTorch's weighted mean, what is recorded is not.

@@ -128,81 +128,11 @@ def test_each_epoch_can_have_an_order_of_its_own(images, workers, persistent):
     assert orders[0] != orders[2] != orders[4]
 
 
-@pytest.mark.parametrize("workers", [2, 3])
-def test_more_workers_than_shards_and_shards_that_do_not_divide(images, workers):
-    for shards in (1, 2, 5):
-        raw = images.select_columns(["uid"]).to_iterable_dataset(num_shards=shards)
-        pruner = start()
-        stream = iterable.wrap(raw, pruner, id="uid", then=lambda record: record["uid"])
-        loader = wrap(DataLoader(stream, batch_size=8, num_workers=workers), pruner)
-        train(loader, pruner, lambda batch: batch)
-        assert [record["observed"] for record in pruner.history] == [60, 42, 60, 42, 60]
-
-
-def test_a_map_style_dataset_given_as_raw_is_split_between_workers(images):
-    pruner = start()
-    stream = iterable.wrap(images.select_columns(["uid"]), pruner, id="uid", then=lambda record: record["uid"])
-    train(wrap(DataLoader(stream, batch_size=8, num_workers=2), pruner), pruner, lambda batch: batch)
-    assert [record["observed"] for record in pruner.history] == [60, 42, 60, 42, 60]
-
-
-def numbered(record, place):
-    return {"place": place, "uid": record["uid"]}
-
-
-def test_indices_of_a_stream_are_no_ids(images):
-    """The trap: each worker counts its own shards."""
-    raw = images.select_columns(["uid"]).to_iterable_dataset(num_shards=2).map(numbered, with_indices=True)
-    pruner = start()
-    stream = iterable.wrap(raw, pruner, id="place", then=lambda record: record["uid"])
-    loader = wrap(DataLoader(stream, batch_size=8, num_workers=2), pruner)
-    pruner.begin_epoch()
-    batches = iter(loader)
-    loader.observe(torch.from_numpy(losses_of(next(batches), 0)))
-    with pytest.raises(LossError, match="Got sample 0 again"):
-        next(batches)
-
-
 def test_a_column_that_is_not_there_or_no_integer_is_told(images):
     pruner = start()
     pruner.begin_epoch()
     with pytest.raises(LossError, match=r"Expected an int as the id of a sample\. Got 0\.0"):
         next(iter(iterable.wrap(images.to_iterable_dataset(), pruner, id=lambda record: float(record["uid"]))))
-
-
-def test_a_stateful_loader_goes_on_in_the_middle_of_an_epoch(images):
-    from torchdata.stateful_dataloader import StatefulDataLoader
-
-    def build(pruner):
-        raw = images.select_columns(["uid"]).to_iterable_dataset(num_shards=4)
-        stream = iterable.wrap(raw, pruner, id="uid", then=lambda record: record["uid"])
-        return StatefulDataLoader(stream, batch_size=8, num_workers=2)
-
-    def epoch_of(loader, pruner, stop=None):
-        epoch, seen = pruner.begin_epoch(), []
-        for ids, numbers in loader:
-            assert torch.equal(ids, numbers)
-            pruner.observe(losses_of(numbers, epoch.number), ids)
-            seen.append(numbers.tolist())
-            if len(seen) == stop:
-                return seen
-        pruner.end_epoch()
-        return seen
-
-    whole, first, second = start(), start(), start()
-    loader = build(whole)
-    expected = [epoch_of(loader, whole) for _ in range(3)]
-
-    loader = build(first)
-    epoch_of(loader, first)
-    begun = epoch_of(loader, first, stop=3)
-    states = first.state_dict(), loader.state_dict()
-    second.load_state_dict(states[0])
-    loader = build(second)
-    loader.load_state_dict(states[1])
-    assert begun + epoch_of(loader, second) == expected[1]
-    assert epoch_of(loader, second) == expected[2]
-    assert second.counts.tolist() == whole.counts.tolist()
 
 
 def test_rows_are_followed_by_their_keys(tmp_path):
@@ -222,13 +152,6 @@ def test_a_column_of_keys_is_read_at_once(monkeypatch):
     monkeypatch.setattr(type(column), "__iter__", None)
     assert np.array_equal(hash_keys(column), hash_keys([f"row {number}" for number in range(SAMPLES)]))
     assert len(reads) == 1
-
-
-def test_a_column_names_the_rows():
-    dataset = datasets.Dataset.from_dict({"name": [f"row {row}" for row in range(5)], "uid": list(range(5))})
-    for column, name in (("name", "row 3"), ("uid", 3)):
-        run = Pruner(epochs=3, keys=dataset[column])
-        assert run.keys[3] == hash_keys([name])[0]
 
 
 # -- a run that goes on: the library's own fingerprint shows that rows are the same, where it can

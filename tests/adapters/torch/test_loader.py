@@ -22,16 +22,15 @@ from tests.adapters.helpers.torch import (
     loader_of,
     losses_of,
     make_pruner,
+    pruned,
     second,
     train,
 )
-from tests.common.programs import WORKERS
 
 Pair = namedtuple("Pair", "features index")
 
 HOW = {
     "0 workers": {},
-    "2 workers": {"num_workers": 2},
     "persistent": {"num_workers": 2, "persistent_workers": True},
     "prefetch": {"num_workers": 2, "prefetch_factor": 5},
     "spawn": {"num_workers": 2, "persistent_workers": True, "multiprocessing_context": "spawn"},
@@ -39,18 +38,11 @@ HOW = {
 }
 
 
-def test_the_masks_change():
-    """Without this, a loader that goes on with its first mask would pass every test below."""
-    kept, _ = by_the_core(make_pruner())
-    assert [len(ids) for ids in kept] == [103, 73, 103, 73, 103]
-    assert kept[1] != kept[3]
-
-
 @pytest.mark.parametrize(
     ("kind", "workers"),
     [
-        *((DataLoader, workers) for workers in HOW if workers not in ("spawn", "forkserver")),
-        *((StatefulDataLoader, workers) for workers in ("0 workers", "2 workers", "persistent")),
+        *((DataLoader, workers) for workers in ("0 workers", "persistent", "prefetch")),
+        (StatefulDataLoader, "persistent"),
         # Their workers import PyTorch anew.
         *(pytest.param(DataLoader, method, marks=pytest.mark.slow) for method in ("spawn", "forkserver")),
     ],
@@ -58,7 +50,10 @@ def test_the_masks_change():
 def test_each_epoch_has_its_kept_samples_once_in_the_order_of_the_core(kind, workers):
     pruner = make_pruner()
     seen = train(wrap(loader_of(kind=kind, **HOW[workers]), pruner), pruner)
-    assert seen == by_the_core(make_pruner())[1]
+    kept, batches = by_the_core(make_pruner())
+    assert seen == batches
+    assert [len(ids) for ids in kept] == [103, 73, 103, 73, 103]
+    assert kept[1] != kept[3], "a loader that goes on with its first mask is seen"
 
 
 def test_sequential_loaders_stay_sequential():
@@ -75,47 +70,32 @@ def test_out_of_order_workers_cannot_part_a_batch_from_its_ids():
     assert seen[0] != by_the_core(make_pruner())[1][0]
 
 
-def ahead(batches):
-    """Fetch one batch before the last is used, as accelerate does."""
-    batches = iter(batches)
-    waiting = next(batches)
-    for batch in batches:
-        yield waiting
-        waiting = batch
-    yield waiting
+@pytest.mark.parametrize(
+    ("ahead", "message"),
+    [
+        (0, r"Got 2: the loop fetches batches ahead or leaves some unobserved.* with_ids=True"),
+        (1, r"Expected at most 2 batches that wait for their losses\. Got 3"),
+    ],
+)
+def test_more_batches_that_wait_than_are_fetched_ahead_are_told(ahead, message):
+    pruner, loader = pruned(ahead=ahead)
+    pruner.begin_epoch()
+    batches = iter(loader)
+    for _ in range(ahead + 2):
+        _, index = next(batches)
+    with pytest.raises(LossError, match=message):
+        loader.observe(losses_of(index, 0))
+    assert pruner.counts.sum() == 0
 
 
-class TestLookAhead:
-    @WORKERS
-    def test_is_refused_without_ids(self, workers):
-        pruner = make_pruner()
-        loader = wrap(loader_of(num_workers=workers), pruner)
-        pruner.begin_epoch()
-        _, index = next(ahead(loader))
-        with pytest.raises(LossError, match=r"Got 2: the loop fetches batches ahead .* with_ids=True"):
-            loader.observe(losses_of(index, 0))
-        assert pruner.counts.sum() == 0
-
-    @WORKERS
-    def test_is_exact_with_ids(self, workers):
-        pruner = make_pruner()
-        loader = wrap(loader_of(num_workers=workers), pruner, with_ids=True)
-        for epoch in pruner.epochs():
-            for ids, (_, index) in ahead(loader):
-                assert ids.dtype == np.int64
-                assert ids.tolist() == index.tolist()
-                loader.observe(losses_of(index, epoch.number), ids)
-        other = make_pruner()
-        train(wrap(loader_of(), other), other)
-        assert np.array_equal(pruner.counts, other.counts)
-
-    def test_ids_are_asked_for(self):
-        pruner = make_pruner()
-        loader = wrap(loader_of(), pruner, with_ids=True)
-        pruner.begin_epoch()
-        ids, _ = next(iter(loader))
-        with pytest.raises(LossError, match=r"Expected observe\(losses, ids\)"):
-            loader.observe(losses_of(ids, 0))
+def test_ids_that_were_delivered_are_asked_for():
+    pruner, loader = pruned(with_ids=True)
+    pruner.begin_epoch()
+    ids, (_, index) = next(iter(loader))
+    assert ids.dtype == np.int64
+    assert ids.tolist() == index.tolist()
+    with pytest.raises(LossError, match=r"Expected observe\(losses, ids\)"):
+        loader.observe(losses_of(ids, 0))
 
 
 def as_dict(items):
@@ -145,7 +125,6 @@ class Ids(Items):
         return super().__getitem__(index)[1]
 
 
-@WORKERS
 @pytest.mark.parametrize(
     ("dataset", "options", "read"),
     [
@@ -161,9 +140,9 @@ class Ids(Items):
     ],
     ids=["dict", "getitems", "collate", "namedtuple", "bare", "list", "tensors", "concat", "subset"],
 )
-def test_batches_keep_their_structure_and_ids_are_positions(dataset, options, read, workers):
+def test_batches_keep_their_structure_and_ids_are_positions(dataset, options, read):
     pruner, kinds = make_pruner(), set()
-    plain = loader_of(dataset, num_workers=workers, **options)
+    plain = loader_of(dataset, **options)
 
     def reading(batch):
         kinds.add(type(batch))
@@ -173,7 +152,7 @@ def test_batches_keep_their_structure_and_ids_are_positions(dataset, options, re
     assert kinds == {type(next(iter(plain)))}
 
 
-class Moving(DataLoader):
+class Moving:
     """As many a loader that moves its batches to a device."""
 
     def __init__(self, *args, note, **options):
@@ -188,17 +167,19 @@ class Moving(DataLoader):
         return f"{self.note}, {len(self)}"
 
 
-class MovingStateful(StatefulDataLoader):
-    def __iter__(self):
-        for features, index in super().__iter__():
-            yield features.double(), index
+class MovingPlain(Moving, DataLoader):
+    pass
+
+
+class MovingStateful(Moving, StatefulDataLoader):
+    pass
 
 
 class TestTheLoader:
-    def test_is_of_its_own_class(self):
-        pruner = make_pruner()
-        loader = wrap(loader_of(kind=Moving, note="mine"), pruner)
-        assert isinstance(loader, Moving)
+    @pytest.mark.parametrize("kind", [MovingPlain, MovingStateful])
+    def test_is_of_its_own_class(self, kind):
+        pruner, loader = pruned(kind=kind, note="mine")
+        assert isinstance(loader, kind)
         assert loader.noted() == "mine, 13"
 
         def read(batch):
@@ -206,12 +187,6 @@ class TestTheLoader:
             return batch[1]
 
         assert train(loader, pruner, read) == by_the_core(make_pruner())[1]
-
-    def test_of_a_subclass_keeps_its_position(self):
-        pruner = make_pruner()
-        loader = wrap(loader_of(kind=MovingStateful), pruner)
-        assert isinstance(loader, StatefulDataLoader)
-        assert train(loader, pruner) == by_the_core(make_pruner())[1]
 
     def test_given_is_left_as_it_was(self):
         given = loader_of(num_workers=2, persistent_workers=True)
@@ -245,8 +220,7 @@ class TestTheLoader:
         assert items.scale == 2.0
 
     def test_starts_its_workers_as_the_user_says(self):
-        pruner = make_pruner()
-        loader = wrap(loader_of(num_workers=2, worker_init_fn=double), pruner)
+        pruner, loader = pruned(num_workers=2, worker_init_fn=double)
         pruner.begin_epoch()
         assert all((features[:, 2] == 2).all() for features, _ in loader)
 
@@ -267,8 +241,7 @@ class Unsized(torch.utils.data.Dataset):
 
 class TestErrors:
     def test_outside_an_epoch(self):
-        pruner = make_pruner()
-        loader = wrap(loader_of(), pruner)
+        pruner, loader = pruned()
         with pytest.raises(NotInEpoch, match=r"for epoch in pruner\.epochs"):
             iter(loader)
         with pytest.raises(NotInEpoch):
@@ -298,8 +271,7 @@ class TestErrors:
 
 def test_a_pickle_is_refused_and_a_copy_is_the_same_loader():
     """As for the Pruner, without which it means nothing."""
-    pruner = make_pruner()
-    loader = wrap(loader_of(), pruner)
+    pruner, loader = pruned()
     for refused in (pickle.dumps, copy.deepcopy):
         with pytest.raises(TypeError, match=r"stays with its Pruner, in one process"):
             refused(loader)

@@ -12,7 +12,7 @@ from prunedata import Schedule
 from prunedata.adapters.torch import wrap
 from prunedata.errors import LossError, PrunedataError, SkippedSamples
 from prunedata.policies import Random
-from tests.adapters.helpers.torch import BATCH, EVERY_OTHER, Items, loader_of, losses_of, make_pruner
+from tests.adapters.helpers.torch import BATCH, Items, loader_of, losses_of, make_pruner, pruned
 from tests.common.programs import WORKERS
 
 
@@ -25,19 +25,8 @@ def loop(loader, pruner, *, stop=None, first=0, observing=True):
 
 
 class TestWhatIsNotObserved:
-    def test_a_batch_left_out_is_told_at_the_next(self):
-        pruner = make_pruner()
-        loader = wrap(loader_of(), pruner)
-        pruner.begin_epoch()
-        batches = iter(loader)
-        next(batches)
-        _, index = next(batches)
-        with pytest.raises(LossError, match=r"Got 2: .* leaves some unobserved"):
-            loader.observe(losses_of(index, 0))
-
     def test_a_batch_observed_twice_is_told(self):
-        pruner = make_pruner()
-        loader = wrap(loader_of(), pruner)
+        pruner, loader = pruned()
         pruner.begin_epoch()
         _, index = next(iter(loader))
         loader.observe(losses_of(index, 0))
@@ -45,8 +34,7 @@ class TestWhatIsNotObserved:
             loader.observe(losses_of(index, 0))
 
     def test_a_loop_that_leaves_a_bad_batch_out_goes_on(self):
-        pruner = make_pruner()
-        loader = wrap(loader_of(), pruner)
+        pruner, loader = pruned()
         pruner.begin_epoch()
         for number, (_, index) in enumerate(loader):
             losses = losses_of(index, 0)
@@ -60,8 +48,7 @@ class TestWhatIsNotObserved:
 
     @pytest.mark.parametrize("skips", [1, 13])
     def test_a_loop_that_is_mended_and_run_again_gets_what_is_missing(self, skips):
-        pruner = make_pruner()
-        loader = wrap(loader_of(), pruner)
+        pruner, loader = pruned()
         pruner.begin_epoch()
         for number, (_, index) in enumerate(loader):
             if number >= skips:
@@ -78,8 +65,7 @@ class TestWhatIsNotObserved:
         assert [record["observed"] for record in pruner.history] == [103, 73, 103, 73, 103]
 
     def test_a_batch_left_out_is_skipped_beside_what_drop_last_cuts(self):
-        pruner = make_pruner()
-        loader = wrap(loader_of(drop_last=True), pruner, with_ids=True)
+        pruner, loader = pruned(drop_last=True, with_ids=True)
         for epoch in pruner.epochs():
             for number, (ids, _) in enumerate(loader):
                 if number in (3, 5):
@@ -89,15 +75,19 @@ class TestWhatIsNotObserved:
         assert [record["observed"] for record in pruner.history] == [80, 56, 80, 56, 80]
 
     @pytest.mark.parametrize(
-        ("found", "options"),
-        [("103 of them were delivered", {"observing": False}), ("79 of them", {"stop": 3})],
-        ids=["never observes", "left early"],
+        ("run", "options", "found"),
+        [
+            ({}, {"observing": False}, "103 of them were delivered"),
+            ({}, {"stop": 3}, "79 of them"),
+            ({"policy": Random()}, {"stop": 5}, "did not deliver 63 "),
+            ({"policy": Random()}, {"stop": 5, "observing": False}, "did not deliver 63 "),
+        ],
+        ids=["never observes", "left early", "left early, Random", "never observed, Random"],
     )
-    def test_a_loop_that(self, found, options):
-        pruner = make_pruner()
-        loader = wrap(loader_of(), pruner)
+    def test_a_loop_that(self, run, options, found):
+        pruner = make_pruner(**run)
         with pytest.raises(SkippedSamples, match=found):
-            loop(loader, pruner, **options)
+            loop(wrap(loader_of(), pruner), pruner, **options)
 
     def test_a_frozen_length(self):
         """Lightning, HF Trainer and Keras all run as many batches as the first epoch had."""
@@ -107,20 +97,6 @@ class TestWhatIsNotObserved:
         with pytest.raises(SkippedSamples, match=r"of epoch 2 .* Got 23 that were not.* did not deliver 23"):
             loop(loader, pruner, stop=frozen, first=1)
         assert pruner.next_epoch == 2
-
-    def test_a_policy_without_losses_needs_none(self):
-        pruner = make_pruner(policy=Random())
-        loader = wrap(loader_of(num_workers=2), pruner)
-        for epoch in pruner.epochs():
-            assert sorted(index for _, indices in loader for index in indices) == np.flatnonzero(epoch.keep).tolist()
-        assert pruner.next_epoch == EVERY_OTHER.epochs
-
-    @pytest.mark.parametrize("observing", [False, True])
-    def test_a_policy_without_losses_notices_truncation(self, observing):
-        pruner = make_pruner(policy=Random())
-        loader = wrap(loader_of(), pruner)
-        with pytest.raises(SkippedSamples, match="did not deliver 63 "):
-            loop(loader, pruner, stop=5, observing=observing)
 
 
 class TestTwoIteratorsOfOneLoader:
@@ -146,8 +122,7 @@ class TestTwoIteratorsOfOneLoader:
             self.both(loader, pruner)
 
     def test_is_told_without_ids_and_of_a_copy(self):
-        pruner = make_pruner()
-        loader = wrap(loader_of(), pruner)
+        pruner, loader = pruned()
         pruner.begin_epoch()
         with pytest.raises(PrunedataError, match="one iterator at a time"):
             for _ in zip(loader, copy.copy(loader), strict=True):
@@ -155,20 +130,7 @@ class TestTwoIteratorsOfOneLoader:
 
     def test_is_told_to_who_iterates_its_batch_sampler(self):
         """As accelerate does."""
-        pruner = make_pruner()
-        loader = wrap(loader_of(), pruner, with_ids=True)
+        pruner, loader = pruned(with_ids=True)
         with pytest.raises(PrunedataError, match="one iterator at a time"):
             self.both(loader, pruner, DataLoader(loader.dataset, batch_sampler=loader.batch_sampler,
                                                  collate_fn=loader.collate_fn))  # fmt: skip
-
-    def test_may_be_made_and_left(self):
-        """As trainers do; one that was asked for a batch may be left, too."""
-        pruner = make_pruner()
-        loader = wrap(loader_of(), pruner)
-        for epoch in pruner.epochs():
-            unused, left, batches = iter(loader), iter(loader), iter(loader)
-            next(left)
-            for _, index in batches:
-                loader.observe(losses_of(index, epoch.number))
-            del unused
-        assert [record["observed"] for record in pruner.history] == [103, 73, 103, 73, 103]

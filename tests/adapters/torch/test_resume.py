@@ -126,38 +126,22 @@ def test_at_every_batch_alike(kind, drop_last):
         assert_resumed(stop, checkpoint, whole, **options)
 
 
-@BOTH
 @pytest.mark.parametrize(
-    "options",
+    ("kind", "options", "stops"),
     [
-        pytest.param({"num_workers": 2}, id="2 workers", marks=SLOW),
-        pytest.param({"num_workers": 2, "persistent_workers": True, "prefetch_factor": 4}, id="persistent", marks=SLOW),
-        pytest.param({"num_workers": 2, "drop_last": True}, id="drop last", marks=SLOW),
-        pytest.param({"shuffle": False, "num_workers": 2}, id="sequential", marks=SLOW),
+        *((kind, {}, (13, 16)) for kind in (DataLoader, StatefulDataLoader)),  # with an epoch's last batch, and within
+        *(
+            pytest.param(kind, options, (1, 12, 13, 16, 22, 41), marks=SLOW)
+            for kind in (DataLoader, StatefulDataLoader)
+            for options in ({"persistent_workers": True, "prefetch_factor": 4}, {"drop_last": True}, {"shuffle": False})
+        ),
+        pytest.param(StatefulDataLoader, {"snapshot_every_n_steps": 4}, (3, 4, 15, 18), marks=SLOW),
     ],
 )
-def test_with_workers_wherever_it_is_stopped(kind, options):
-    whole = Run(kind, options).go(saving=(1, 12, 13, 16, 22, 41))
-    assert list(whole.saved) == [1, 12, 13, 16, 22, 41]
-    for stop, checkpoint in whole.saved.items():
-        assert_resumed(stop, checkpoint, whole, kind=kind, options=options)
-
-
-@BOTH
-def test_with_workers_alike(kind):
-    """Stopped within an epoch, and with its last batch."""
-    options = {"kind": kind, "options": {"num_workers": 2}}
-    whole = Run(**options).go(saving=(13, 16))
-    assert list(whole.saved) == [13, 16]
-    for stop, checkpoint in whole.saved.items():
-        assert_resumed(stop, checkpoint, whole, **options)
-
-
-@pytest.mark.slow
-def test_with_snapshots_now_and_then():
-    options = {"kind": StatefulDataLoader, "options": {"num_workers": 2, "snapshot_every_n_steps": 4}}
-    whole = Run(**options).go(saving=(3, 4, 15, 18))
-    assert list(whole.saved) == [3, 4, 15, 18]
+def test_with_workers_wherever_it_is_stopped(kind, options, stops):
+    options = {"kind": kind, "options": {"num_workers": 2, **options}}
+    whole = Run(**options).go(saving=stops)
+    assert tuple(whole.saved) == stops
     for stop, checkpoint in whole.saved.items():
         assert_resumed(stop, checkpoint, whole, **options)
 
@@ -313,30 +297,14 @@ def test_without_losses_the_position_is_all_there_is(workers):
         assert run(states=at_once)[0] == whole[stop:]
 
 
-class Noisy(Items):
-    def __getitem__(self, index):
-        return torch.rand(1), index
-
-
-def test_an_epochs_workers_draw_the_same_whenever_it_is_begun():
-    """From the epoch's own seed, as its order: augmentation goes on as in the run that was not stopped."""
-    noise, state = {}, None
-    for seed in (1, 2):
-        torch.manual_seed(1)
-        torch.rand(seed)  # what else was drawn doesn't matter
-        pruner = make_pruner(schedule=SCHEDULE)
-        loader = wrap(DataLoader(Noisy(), batch_size=BATCH, num_workers=2), pruner)
-        if state is not None:
-            pruner.load_state_dict(state)
-        for epoch in pruner.epochs():
-            for values, index in loader:
-                loader.observe(losses_of(index, epoch.number))
-                noise.setdefault((seed, epoch.number), []).extend(values.ravel().tolist())
-            if epoch.number == 0:
-                state = pruner.state_dict()
-    assert list(noise) == [(1, 0), (1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (2, 3)]
-    assert all(noise[1, epoch] == noise[2, epoch] for epoch in (1, 2, 3))
-    assert noise[1, 0] != noise[1, 2]
+def before_its_losses(kind):
+    """A run in its first epoch, between its second batch and the losses of it."""
+    run = Run(kind)
+    run.pruner.begin_epoch()
+    batches = iter(run.loader)
+    run.loader.observe(losses_of(next(batches)[1], 0))
+    next(batches)
+    return run
 
 
 class TestRefused:
@@ -355,13 +323,8 @@ class TestRefused:
             run.loader.observe(losses_of(index, 1))
 
     def test_a_position_ahead_of_the_losses_is_told_at_the_end(self):
-        """Saved between a batch and its losses: going on would leave that batch out."""
-        run = Run(StatefulDataLoader)
-        for _ in run.pruner.epochs():
-            batches = iter(run.loader)
-            run.loader.observe(losses_of(next(batches)[1], 0))
-            next(batches)
-            break
+        """Going on would leave that batch out."""
+        run = before_its_losses(StatefulDataLoader)
         with pytest.raises(SkippedSamples, match=r"Got 8 that were not.* 8 of them were delivered"):
             Run(StatefulDataLoader).load(run.save()).go()
 
@@ -372,13 +335,7 @@ class TestRefused:
             again.pruner.end_epoch()
 
     def test_a_plain_loader_delivers_that_batch_again(self):
-        run = Run()
-        for _ in run.pruner.epochs():
-            batches = iter(run.loader)
-            run.loader.observe(losses_of(next(batches)[1], 0))
-            next(batches)
-            break
-        again = Run().load(run.save()).go()
+        again = Run().load(before_its_losses(DataLoader).save()).go()
         assert again.log[0] == Run().go(2).log[1]
 
 

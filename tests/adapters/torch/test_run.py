@@ -8,29 +8,11 @@ from torch.utils.data import DataLoader, TensorDataset
 from prunedata import Pruner
 from prunedata.adapters import torch as adapter
 from prunedata.adapters.torch import wrap
-from prunedata.adapters.torch.run import TorchRun
 from prunedata.errors import LossError, SkippedSamples
 from prunedata.policies import LossRanked, Random
-from tests.adapters.helpers.torch import BATCH, Items, loader_of, losses_of, make_pruner
+from tests.adapters.helpers.torch import BATCH, Items, loader_of, losses_of, make_pruner, pass_over
 
 # One adapter for a run, however many loaders are wrapped, and what it says if another loader was iterated.
-
-
-@pytest.fixture
-def begun(monkeypatch):
-    """The adapters that were told of an epoch, each time."""
-    told, begin_epoch = [], TorchRun.begin_epoch
-    monkeypatch.setattr(TorchRun, "begin_epoch", lambda run, epoch: (told.append(run), begin_epoch(run, epoch)))
-    return told
-
-
-def test_loaders_that_are_wrapped_again_share_it(begun):
-    """As by a cell of a notebook that is run again."""
-    pruner = make_pruner()
-    loaders = [wrap(loader_of(), pruner) for _ in range(5)]
-    pruner.begin_epoch()
-    loaders.append(wrap(loader_of(), pruner))
-    assert len(begun) == 1
 
 
 def test_a_loader_that_is_wrapped_again_takes_the_place_of_the_other():
@@ -48,28 +30,12 @@ def test_a_loader_that_is_wrapped_again_takes_the_place_of_the_other():
         pruner.end_epoch()
 
 
-def test_losses_on_a_device_are_forgotten_with_the_epoch_they_are_of():
-    pruner = make_pruner()
-    loader = wrap(loader_of(), pruner)
-    pruner.begin_epoch()
-    state = pruner.state_dict()
-    next(iter(loader))
-    loader.observe(torch.zeros(BATCH))
-    pruner.load_state_dict(state)
-    epoch = pruner.begin_epoch()
-    for _, index in loader:
-        loader.observe(losses_of(index, epoch.number))
-    pruner.end_epoch()
-    assert pruner.history[0]["observed"] == pruner.samples
-
-
 class TestTheRawLoaderIteratedByMistake:
     def test_is_told_with_its_first_batch(self):
         pruner, raw = make_pruner(), loader_of()
         loader = wrap(raw, pruner)
         pruner.begin_epoch()
-        for _, index in loader:
-            loader.observe(losses_of(index, 0))
+        pass_over(loader, 0)
         pruner.end_epoch()
         pruner.begin_epoch()
         _, index = next(iter(raw))
@@ -114,8 +80,8 @@ FEW = 24
 DATA = TensorDataset(torch.arange(FEW, dtype=torch.float32)[:, None], torch.arange(FEW) % 3)
 
 
-def shuffled(**options):
-    return DataLoader(DATA, batch_size=5, shuffle=True, **options)
+def shuffled():
+    return DataLoader(DATA, batch_size=5, shuffle=True)
 
 
 def trained(pruner, loader, observe, *, with_ids=False):
@@ -132,7 +98,6 @@ def trained(pruner, loader, observe, *, with_ids=False):
     return [each.detach().clone() for each in model.parameters()], pruner.history
 
 
-@pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("with_ids", [False, True])
 @pytest.mark.parametrize(
     "options",
@@ -141,15 +106,15 @@ def trained(pruner, loader, observe, *, with_ids=False):
         {"leave_out": "weight", "policy": Random()},
     ],
 )  # fmt: skip
-def test_it_trains_as_the_adapters_own_functions_do(workers, with_ids, options):
+def test_it_trains_as_the_adapters_own_functions_do(with_ids, options):
     options = {"epochs": 4, "prune": 6, **options}
     torch.manual_seed(1)
     own = Pruner(FEW, **options)
-    loader = adapter.wrap(shuffled(num_workers=workers), own, with_ids=with_ids)
+    loader = adapter.wrap(shuffled(), own, with_ids=with_ids)
     weights, history = trained(own, loader, loader.observe, with_ids=with_ids)
     torch.manual_seed(1)
     run = Pruner(**options)
-    wrapped = run.wrap(shuffled(num_workers=workers), with_ids=with_ids)
+    wrapped = run.wrap(shuffled(), with_ids=with_ids)
     again, repeated = trained(run, wrapped, run.observe, with_ids=with_ids)
     assert all(torch.equal(one, other) for one, other in zip(weights, again, strict=True))
     told = ("kept", "observed", "mean_loss", "pruned")

@@ -9,9 +9,10 @@ from torch.utils.data import DataLoader
 from prunedata.adapters.torch import watch, wrap
 from prunedata.errors import UnweighedWarning
 from prunedata.policies import LossRanked
-from tests.adapters.helpers.loops import run_of
+from tests.adapters.helpers.loops import ours, run_of
 from tests.adapters.helpers.ranks import losses_of, model_of
-from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, make_pruner
+from tests.adapters.helpers.torch import BATCH, Items, make_pruner
+from tests.adapters.torch.poison import Batches
 
 RUNS = {
     "by weight": run_of,
@@ -22,14 +23,6 @@ RUNS = {
 
 def pruned(run):
     return wrap(DataLoader(Items(), BATCH, shuffle=True), run)
-
-
-class Batches:
-    """What ``watch`` takes."""
-
-    def __iter__(self):
-        for first in range(0, SAMPLES, BATCH):
-            yield None, torch.arange(first, min(first + BATCH, SAMPLES))
 
 
 def from_mean(loader, losses, number, parameters):
@@ -98,7 +91,7 @@ def test_a_loop_that_goes_back_from_its_own_mean_is_warned_once(kind, step):
 def test_watched_batches_too(step, right):
     run = run_of()
     with nullcontext() if right else pytest.warns(UnweighedWarning):
-        trained(run, watch(Batches(), run, ids=1), step, model_of())
+        trained(run, watch(Batches(BATCH), run, ids=1), step, model_of())
 
 
 def test_who_asks_for_factors_applies_them():
@@ -116,16 +109,7 @@ def test_who_asks_for_factors_applies_them():
 def test_an_epoch_that_goes_on_says_nothing(step):
     """What was trained before may have been right."""
     run, model = run_of(), model_of()
-    loader = pruned(run)
-    done = 0
-    for _ in run.epochs():
-        for number, (_, ids) in enumerate(loader):
-            from_mean(loader, losses_of(model, ids), number, None)
-            done += 1
-            if done == 18:  # within the second epoch, which leaves out
-                break
-        if done == 18:
-            break
+    ours(run, pruned(run), model, steps=18)  # within the second epoch, which leaves out
     state, run = run.state_dict(), run_of()
     run.load_state_dict(state)
     loader = pruned(run)

@@ -89,6 +89,8 @@ def test_an_epoch_that_goes_on_counts_what_is_new():
 def test_what_is_refused():
     with pytest.raises(PrunedataError, match='Expected a Pruner with leave_out="weight"'):
         watch(Foreign(), make_pruner(), ids="uid")
+    with pytest.raises(PrunedataError, match="ahead"):
+        wrap(DataLoader(Items(), BATCH), make_pruner(), ahead=-1)
     with pytest.raises(PrunedataError, match="Got a generator"):
         watch((batch for batch in Foreign()), run_of(), ids="uid")
     run = run_of()
@@ -145,16 +147,3 @@ def test_a_prefetcher_gets_a_pruned_loader_inside():
             came += index.tolist()
         assert sorted(came) == np.flatnonzero(epoch.keep).tolist()
     assert [record["observed"] for record in run.history] == [103, 73, 103, 73, 103]
-
-
-def test_more_than_that_is_an_error():
-    run = make_pruner()
-    loader = wrap(DataLoader(Items(), BATCH), run, ahead=1)
-    run.begin_epoch()
-    given = iter(loader)
-    for _ in range(3):
-        next(given)
-    with pytest.raises(LossError, match=r"Expected at most 2 batches that wait for their losses\. Got 3"):
-        loader.observe(torch.rand(BATCH))
-    with pytest.raises(PrunedataError, match="ahead"):
-        wrap(DataLoader(Items(), BATCH), run, ahead=-1)

@@ -9,9 +9,8 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import wrap
-from prunedata.errors import PrunedataError
 from prunedata.plan.onset import find_onset
-from tests.adapters.helpers.ranks import group, start
+from tests.adapters.helpers.ranks import everyones, group, start, told
 from tests.adapters.helpers.torch import Items
 
 SAMPLES, WRONG, EPOCHS, BATCH = 120, 36, 12, 5
@@ -65,12 +64,9 @@ def trained(rank, world, figures, **options):
 
 def stopped(rank, world, at, figures=figure):
     pruner, loader = make(rank, world)
-    states = [train(pruner, loader, figures, stop=at)]
-    if world > 1:
-        states = [None] * world
-        torch.distributed.all_gather_object(states, pruner.state_dict())
+    state = train(pruner, loader, figures, stop=at)
     again, loader = make(rank, world)
-    again.load_state_dict(states if world > 1 else states[0])
+    again.load_state_dict(everyones(state) if world > 1 else state)
     train(again, loader, figures)
     return known(again)
 
@@ -85,16 +81,17 @@ def held_out(rank, world):
     return known(pruner)
 
 
-def refused(rank, world):
-    pruner, loader = make(rank, world)
+def observe_all(pruner, loader):
     pruner.begin_epoch()
     for _, ids in loader:
         loader.observe(1.0 + 0.001 * ids)
+
+
+def refused(rank, world):
+    pruner, loader = make(rank, world)
+    observe_all(pruner, loader)
     pruner.validated(0.4 if rank else 51.0, lower_is_better=bool(rank))
-    try:
-        pruner.end_epoch()
-    except PrunedataError as error:
-        return str(error)
+    return told(pruner.end_epoch)
 
 
 def told_nothing(rank, world, at=None):
@@ -117,11 +114,41 @@ APART = {
 }
 
 
+def disagree(rank, world, figures, *, late, agreed=True):
+    """End an epoch with the figures that the ranks give, and begin the next; what is told."""
+    pruner, loader = make(rank, world)
+
+    def end_and_begin():
+        observe_all(pruner, loader)
+        if late:
+            pruner.end_epoch()
+        if figures[rank] is not None:
+            pruner.validated(figures[rank], agreed=agreed)
+        if not late:
+            pruner.end_epoch()
+        observe_all(pruner, loader)
+
+    said = told(end_and_begin)
+    torch.distributed.barrier()  # the group is whole
+    return said
+
+
+DISAGREE = {
+    "one rank alone": [50.0, None, None],
+    "all but one": [None, 50.0, 50.0],
+    "another value": [50.0, 50.0, 50.0 + 1e-12],
+    "alike": [50.0, 50.0, 50.0],
+}
+
+
 def work(rank, folder, world):
     with group(rank, folder, world=world):
         found = {name: scenario(rank, world) for name, scenario in SCENARIOS.items()}
         found |= {f"untold {name}": scenario(rank, world) for name, scenario in UNTOLD.items()}
         found |= {name: of(rank)(rank, world) for name, of in APART.items()}
+        for name, figures in DISAGREE.items():
+            found[f"agreed, {name}"] = [disagree(rank, world, figures, late=late) for late in (False, True)]
+        found["not agreed"] = disagree(rank, world, DISAGREE["alike"], late=True, agreed=False)
     return found
 
 
@@ -166,70 +193,13 @@ def test_figures_of_two_kinds_are_refused_on_every_rank(ranks):
     assert all("Expected validation figures of one kind" in rank["of two kinds"] for rank in ranks)
 
 
-def test_a_late_figure_needs_that_all_ranks_have_the_same(tmp_path):
-    found = start(partial(too_late, world=2), tmp_path, world=2)
-    assert all("pass agreed=True" in said for said in found)
+def test_ranks_that_agreed_on_a_figure_and_give_others_are_all_told_which(ranks):
+    for found in ranks:
+        assert found["agreed, alike"] == [None, None]
+        for name in ("one rank alone", "all but one", "another value"):
+            for said in found[f"agreed, {name}"]:
+                assert all(f"rank {rank} has" in said for rank in range(3)), name
 
 
-def too_late(rank, folder, world):
-    with group(rank, folder, world=world):
-        pruner, loader = make(rank, world)
-        pruner.begin_epoch()
-        for _, ids in loader:
-            loader.observe(1.0 + 0.001 * ids)
-        pruner.end_epoch()
-        try:
-            pruner.validated(50.0)
-        except PrunedataError as error:
-            return str(error)
-
-
-def observe_all(pruner, loader):
-    pruner.begin_epoch()
-    for _, ids in loader:
-        loader.observe(1.0 + 0.001 * ids)
-
-
-def told(rank, pruner, loader, figures, *, late):
-    """End an epoch with what each rank gives, and begin the next; what a rank is told, and that the group is whole."""
-    observe_all(pruner, loader)
-    try:
-        if late:
-            pruner.end_epoch()
-        if figures[rank] is not None:
-            pruner.validated(figures[rank], agreed=True)
-        if not late:
-            pruner.end_epoch()
-        observe_all(pruner, loader)
-    except PrunedataError as error:
-        said = str(error)
-    else:
-        said = None
-    torch.distributed.barrier()
-    return said
-
-
-DISAGREE = {
-    "one rank alone": [50.0, None, None],
-    "all but one": [None, 50.0, 50.0],
-    "another value": [50.0, 50.0, 50.0 + 1e-12],
-    "alike": [50.0, 50.0, 50.0],
-}
-
-
-def disagreeing(rank, folder, world):
-    with group(rank, folder, world=world):
-        return {
-            f"{name}, {late}": told(rank, *make(rank, world), figures, late=late)
-            for name, figures in DISAGREE.items()
-            for late in (False, True)
-        }
-
-
-def test_ranks_that_agreed_on_a_figure_and_give_others_are_all_told_which(tmp_path):
-    for found in start(partial(disagreeing, world=3), tmp_path, world=3):
-        for late in (False, True):
-            assert found[f"alike, {late}"] is None
-            for name in ("one rank alone", "all but one", "another value"):
-                said = found[f"{name}, {late}"]
-                assert all(f"rank {rank} has" in said for rank in range(3)), (name, late)
+def test_a_late_figure_needs_that_all_ranks_have_the_same(ranks):
+    assert all("pass agreed=True" in found["not agreed"] for found in ranks)

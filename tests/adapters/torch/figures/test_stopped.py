@@ -9,8 +9,8 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata import Pruner, Schedule
 from prunedata.adapters.torch import wrap
-from prunedata.errors import NeverPrunesWarning, NotInEpoch
-from tests.adapters.helpers.ranks import group, losses_of, model_of, ready, sampler_of, start, weights_of
+from prunedata.errors import NeverPrunesWarning
+from tests.adapters.helpers.ranks import everyones, group, losses_of, model_of, ready, sampler_of, start, weights_of
 from tests.adapters.helpers.torch import SAMPLES, Items
 
 # policy="auto" behind a DataLoader: its length and what it delivers follow the onset from the next epoch on.
@@ -78,10 +78,7 @@ class Training:
         """Save, and die if that was asked for here."""
         if self.stop == (place, epoch):
             own = self.pruner.state_dict()
-            states = [own]
-            if self.world > 1:
-                states = [None] * self.world
-                torch.distributed.all_gather_object(states, own)
+            states = everyones(own) if self.world > 1 else [own]
             position = self.loader.state_dict() if self.world == 1 else None
             self.saved = states, position, self.model.state_dict(), self.optimizer.state_dict()
             raise Stopped
@@ -113,7 +110,7 @@ class Training:
 
     def by_hand(self, late=True):
         pruner = self.pruner
-        if pruner.awaits_figure and not self.is_open():
+        if pruner.awaits_figure and not pruner.is_open:
             pruner.validated(self.figure(pruner.next_epoch - 1), agreed=True)
         while pruner.next_epoch < EPOCHS:
             epoch = pruner.begin_epoch()
@@ -124,12 +121,6 @@ class Training:
             self.at("ended", epoch.number)
             if late:
                 pruner.validated(self.figure(epoch.number), agreed=True)
-
-    def is_open(self):
-        try:
-            return self.pruner.current is not None
-        except NotInEpoch:
-            return False
 
     def found(self):
         return {

@@ -12,8 +12,8 @@ from prunedata.adapters.torch import wrap
 from prunedata.adapters.torch.facts import facts
 from prunedata.errors import PrunedataError
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, losses_of, make_pruner, train
+from tests.common.programs import WORKERS
 
-WORKERS = pytest.mark.parametrize("workers", [0, 2])
 Pair = namedtuple("Pair", "features index")
 
 

@@ -27,9 +27,10 @@ from tests.adapters.helpers.torch import (
     flat,
     losses_of,
     make_pruner,
+    pass_over,
     train,
 )
-from tests.adapters.lightning.helpers import QUIET, Net, data, trainer_of
+from tests.adapters.lightning.helpers import QUIET, Net, data, kept_by, trainer_of
 from tests.common.programs import WORKERS
 
 KEPT, ORDERS = by_the_core(make_pruner())
@@ -90,6 +91,7 @@ class TestAUsersOwn:
         loader = wrap(DataLoader(Items(), batch_sampler=Buckets(), num_workers=workers), pruner)
         kept = []
         for epoch in pruner.epochs():
+            assert len(loader) == len(Buckets.sizes)
             batches = []
             for _, index in loader:
                 batches.append(index.tolist())
@@ -107,16 +109,20 @@ class TestAUsersOwn:
         assert set(flat(seen[1])) < set(part)
         assert len(flat(seen[1])) == len(set(flat(seen[1])))
 
-    def test_sampler_may_repeat(self, workers):
-        weighted = WeightedRandomSampler(torch.arange(1, SAMPLES + 1).double(), 300, replacement=True)
+    @pytest.mark.parametrize(
+        "sampler",
+        [
+            WeightedRandomSampler(torch.arange(1, SAMPLES + 1).double(), 300, replacement=True),
+            RandomSampler(Items(), replacement=True),
+        ],
+        ids=["weighted", "PyTorch's random one"],
+    )
+    def test_sampler_may_repeat(self, sampler, workers):
         pruner = make_pruner()
-        seen = run({"sampler": weighted, "batch_size": BATCH, "num_workers": workers}, pruner=pruner)
-        assert len(flat(seen[0])) == 300 == pruner.history[0]["observed"]
-        assert 0 < len(flat(seen[1])) < 300
-
-    def test_random_sampler_with_replacement_is_its_own(self, workers):
-        seen = run({"sampler": RandomSampler(Items(), replacement=True), "batch_size": 50, "num_workers": workers})
-        assert len(flat(seen[0])) == SAMPLES > len(set(flat(seen[0])))
+        seen = run({"sampler": sampler, "batch_size": BATCH, "num_workers": workers}, pruner=pruner)
+        assert len(flat(seen[0])) == len(sampler) == pruner.history[0]["observed"]
+        assert len(set(flat(seen[0]))) < len(sampler)
+        assert 0 < len(flat(seen[1])) < len(sampler)
 
     @pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning")  # batches of one
     def test_sampler_without_batches(self, workers):
@@ -135,7 +141,6 @@ class ListItems(Items):
         return torch.zeros(len(indices)), torch.tensor(indices)
 
 
-@WORKERS
 @pytest.mark.parametrize(
     "options",
     [
@@ -146,14 +151,17 @@ class ListItems(Items):
     ],
     ids=["batch sampler", "generator", "sampler", "distributed"],
 )
-def test_pytorchs_random_order_becomes_ours(options, workers):
-    assert run({**options, "num_workers": workers}) == ORDERS
+def test_pytorchs_random_order_becomes_ours(options):
+    assert run(options) == ORDERS
 
 
 @pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning")
 @WORKERS
 def test_without_batches(workers):
-    seen = run({"batch_size": None, "shuffle": True, "num_workers": workers})
+    pruner = make_pruner()
+    loader = wrap(DataLoader(Items(), batch_size=None, shuffle=True, num_workers=workers), pruner)
+    seen = train(loader, pruner)
+    assert len(loader) == len(KEPT[-1])
     assert seen[0] == [[index] for index in flat(ORDERS[0])]
     assert [len(batches) for batches in seen] == [len(kept) for kept in KEPT]
 
@@ -271,6 +279,7 @@ class TestLength:
         loader = wrap(
             DataLoader(Items(), batch_size=BATCH, shuffle=True, num_workers=workers, drop_last=drop_last), pruner
         )
+        assert loader.lengths() == [length - drop_last for length in self.LENGTHS]
         for length in self.LENGTHS:
             lengths = [len(loader)]
             epoch, delivered = pruner.begin_epoch(), 0
@@ -282,49 +291,38 @@ class TestLength:
             pruner.end_epoch()
             assert {*lengths, delivered} == {length - drop_last}
 
-    @pytest.mark.parametrize("draws", [60, SAMPLES, 300])
-    @pytest.mark.parametrize("kind", [RandomSampler, WeightedRandomSampler])
-    def test_of_a_sampler_that_repeats_is_at_most(self, kind, draws):
-        first = Items() if kind is RandomSampler else torch.ones(SAMPLES)
-        pruner = make_pruner()
-        loader = wrap(
-            DataLoader(Items(), batch_size=BATCH, sampler=kind(first, num_samples=draws, replacement=True)), pruner
-        )
-        for epoch in pruner.epochs():
-            most, came = len(loader), 0
-            for _, index in loader:
-                loader.observe(losses_of(index, epoch.number))
-                came += 1
-            assert came <= most == -(-draws // BATCH)
-            assert epoch.pruned or came == most
-
-    @WORKERS
     @pytest.mark.parametrize("drop_last", [False, True])
-    @pytest.mark.parametrize("draws", [90, SAMPLES])
-    def test_of_a_sampler_that_repeats_and_gives_no_more_than_there_are_is_at_most(self, draws, drop_last, workers):
+    @pytest.mark.parametrize(
+        "sampler",
+        [
+            RandomSampler(Items(), num_samples=60, replacement=True),
+            WeightedRandomSampler(torch.ones(SAMPLES), 300, replacement=True),
+            Repeated(90),
+            Repeated(SAMPLES),
+        ],
+        ids=["random", "weighted", "fewer than there are", "as many as there are"],
+    )
+    def test_of_a_sampler_that_repeats_is_at_most(self, sampler, drop_last):
         pruner = make_pruner()
-        options = {"batch_size": 4, "drop_last": drop_last, "num_workers": workers}
-        loader = wrap(DataLoader(Items(), sampler=Repeated(draws), **options), pruner)
-        most, came = loader.lengths(), []
+        loader = wrap(DataLoader(Items(), batch_size=4, sampler=sampler, drop_last=drop_last), pruner)
+        most = len(sampler) // 4 if drop_last else -(-len(sampler) // 4)
+        assert loader.lengths() == [most] * 5
         for epoch in pruner.epochs():
-            said = len(loader)
-            came.append(0)
-            for _, index in loader:
-                loader.observe(losses_of(index, epoch.number))
-                came[-1] += 1
-            assert came[-1] <= said == most[epoch.number]
-        assert most == [draws // 4 if drop_last else -(-draws // 4)] * len(most)
-        assert max(came) > -(-103 // 3 // 4)  # samples come more than once
+            assert len(loader) == most
+            came = pass_over(loader, epoch.number)
+            assert came <= most
+            assert epoch.pruned or came == most
 
     @pytest.mark.parametrize("sampler", [Backwards(), Repeated()], ids=["once", "repeats"])
     def test_of_a_users_own_is_known_better_after_the_first_epoch(self, sampler):
         pruner = make_pruner()
         loader = wrap(DataLoader(Items(), batch_size=BATCH, sampler=sampler), pruner)
         assert loader.lengths() == [13] * 5
-        pruner.begin_epoch()
-        for _, index in loader:
-            loader.observe(losses_of(index, 0))
-        assert loader.lengths() == (list(self.LENGTHS) if isinstance(sampler, Backwards) else [13] * 5)
+        for epoch in pruner.epochs():
+            pass_over(loader, epoch.number)
+            lengths = list(self.LENGTHS) if isinstance(sampler, Backwards) else [13] * 5
+            assert loader.lengths() == lengths
+            assert len(loader) == lengths[epoch.number]
 
     @pytest.mark.parametrize(
         ("sampler", "once"),
@@ -341,22 +339,6 @@ class TestLength:
     def test_of_what_is_known_beforehand_to_give_each_sample_once(self, sampler, once):
         loader = wrap(DataLoader(Items(), batch_size=BATCH, sampler=sampler), make_pruner())
         assert loader.lengths()[1] == -(-(73 if once else len(sampler)) // BATCH)
-
-    def test_of_a_users_own_is_at_most(self):
-        pruner = make_pruner()
-        loader = wrap(DataLoader(Items(), batch_size=BATCH, sampler=Backwards()), pruner)
-        batched = wrap(DataLoader(Items(), batch_sampler=Buckets()), pruner)
-        for epoch in pruner.epochs():
-            assert (len(loader), len(batched)) == (self.LENGTHS[epoch.number], len(Buckets.sizes))
-            for _, index in loader:
-                loader.observe(losses_of(index, epoch.number))
-
-    @pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning")
-    def test_without_batches(self):
-        pruner = make_pruner()
-        loader = wrap(DataLoader(Items(), batch_size=None), pruner)
-        train(loader, pruner)
-        assert len(loader) == len(KEPT[-1])
 
 
 class Seeded(Sampler):
@@ -418,12 +400,11 @@ def kept_of(source, epoch, keep):
     return [index for index in np.random.default_rng(epoch).permutation(source.samples).tolist() if keep[index]]
 
 
-@WORKERS
 @pytest.mark.parametrize("kind", ["sampler", "batch sampler", "around"])
-def test_a_loop_that_tells_what_the_loader_has(kind, workers):
+def test_a_loop_that_tells_what_the_loader_has(kind):
     options, source = options_of(kind)
     pruner = make_pruner()
-    loader = wrap(DataLoader(Items(), num_workers=workers, **options), pruner)
+    loader = wrap(DataLoader(Items(), **options), pruner)
     orders = []
     for epoch in pruner.epochs():
         for sampler in (loader.sampler, loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None)):
@@ -458,13 +439,7 @@ def test_lightning_tells_it(kind):
     """It looks at a loader's sampler, and at its batch sampler's."""
     options, source = options_of(kind, 48)
     pruner, net = Pruner(48, Schedule(4, 4, 1, 2, 1), prune=0.25, seed=5), Net(schedule=False)
-    masks, begin = [], pruner.begin_epoch
-
-    def noted():
-        masks.append(begin().keep)
-        return pruner.current
-
-    pruner.begin_epoch = noted
+    masks = kept_by(pruner)
     trainer_of(pruner, max_epochs=4).fit(net, wrap(DataLoader(data(48), **options), pruner))
     for epoch, batches in net.epochs.items():
         assert flat(batches) == kept_of(source, epoch, masks[epoch])

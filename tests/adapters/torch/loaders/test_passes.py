@@ -7,21 +7,16 @@ import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
-from torch.utils.data import DataLoader, SubsetRandomSampler, TensorDataset
+from torch.utils.data import DataLoader, SubsetRandomSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata.adapters.torch import wrap
 from prunedata.errors import LossError, PrunedataError, SkippedSamples
 from prunedata.policies import Random
-from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, loader_of, losses_of, make_pruner
+from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, loader_of, losses_of, make_pruner, pass_over, pruned
 from tests.common.programs import WORKERS
 
 # Who passes over pruned data more than once in an epoch: for a figure, or by mistake.
-
-
-def observed(loader, epoch):
-    for _, ids in loader:
-        loader.observe(losses_of(ids, epoch.number))
 
 
 @pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
@@ -32,7 +27,7 @@ def test_a_second_pass_says_that_it_delivers_what_is_kept(kind, sampler, workers
     loader = wrap(kind(Items(), BATCH, shuffle=sampler is None, sampler=sampler, num_workers=workers), run)
     told = []
     for epoch in run.epochs():
-        observed(loader, epoch)
+        pass_over(loader, epoch.number)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             came = sorted(int(one) for _, ids in loader for one in ids)
@@ -42,18 +37,8 @@ def test_a_second_pass_says_that_it_delivers_what_is_kept(kind, sampler, workers
     assert "73 kept samples of 103" in told[1][0]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_looking_at_a_batch_first_says_nothing(workers):
-    run = make_pruner()
-    loader = wrap(loader_of(num_workers=workers), run)
-    for epoch in run.epochs():
-        next(iter(loader))
-        observed(loader, epoch)
-
-
 def test_where_accelerate_iterates_it_is_said_too():
-    run = make_pruner()
-    loader = wrap(DataLoader(TensorDataset(torch.arange(SAMPLES)), BATCH, shuffle=True), run, with_ids=True)
+    run, loader = pruned(with_ids=True)
     prepared = Accelerator(cpu=True).prepare(loader)
 
     def passed_over_twice():
@@ -72,7 +57,7 @@ def test_by_weight_all_come():
     loader = wrap(loader_of(), run)
     for epoch in run.epochs():
         epoch.apply_weights()  # nothing is trained here
-        observed(loader, epoch)
+        pass_over(loader, epoch.number)
         assert sum(len(ids) for _, ids in loader) == SAMPLES
 
 
@@ -87,11 +72,11 @@ def test_two_loaders_that_each_deliver_all_are_not_both_trained_on(together):
         with pytest.raises(LossError, match="a second one"):
             second.observe(losses_of(other, 0))
     else:
-        observed(first, epoch)
+        pass_over(first, epoch.number)
         with pytest.raises(LossError, match="a second one"):
-            observed(second, epoch)
+            pass_over(second, epoch.number)
     run.begin_epoch()
-    observed(second, run.current)  # what remains
+    pass_over(second, 0)  # what remains
     run.end_epoch()
     assert run.history[0]["observed"] == SAMPLES
 
@@ -100,7 +85,7 @@ def test_two_loaders_take_turns_and_one_may_be_looked_at():
     run = make_pruner()
     small, large = wrap(loader_of(), run), wrap(DataLoader(Items(), 16, shuffle=True), run)
     for epoch in run.epochs():
-        observed((small, large)[epoch.number % 2], epoch)
+        pass_over((small, large)[epoch.number % 2], epoch.number)
         assert sum(len(ids) for _, ids in (large, small)[epoch.number % 2]) == epoch.kept
     assert run.visits.max() == 5
 

@@ -3,7 +3,6 @@
 import random
 from itertools import islice
 
-import lightning.pytorch as pl
 import numpy as np
 import pytest
 import torch
@@ -11,12 +10,11 @@ from accelerate import Accelerator, DataLoaderConfiguration
 from torch.utils.data import DataLoader, DistributedSampler, SequentialSampler, get_worker_info
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from prunedata.adapters.lightning import observe
 from prunedata.adapters.torch import wrap
 from prunedata.errors import PrunedataError
 from tests.adapters.helpers.ranks import WORLD, group, launched, start
 from tests.adapters.helpers.torch import BATCH, Items, loader_of, losses_of, make_pruner
-from tests.adapters.lightning.helpers import QUIET, pruner_of, trainer_of
+from tests.adapters.lightning.helpers import QUIET, Net, pruner_of, trainer_of
 from tests.adapters.lightning.helpers import loader_of as loader_of_pairs
 
 # A loader's state that was changed on its way: by a format that makes tensors of numbers, or by a forger.
@@ -252,27 +250,10 @@ def test_a_compiled_step_records_and_learns_as_any(backend, with_ids):
     assert plain[1].any()
 
 
-class Small(pl.LightningModule):
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.layer = torch.nn.Linear(2, 1)
-
-    def training_step(self, batch, _):
-        features, ids = batch
-        losses = torch.nn.functional.binary_cross_entropy_with_logits(
-            self.layer(features)[:, 0], (ids % 2).float(), reduction="none"
-        )
-        return observe(self, losses)
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), 0.1)
-
-
 def test_a_compiled_module_of_lightnings():
     found = []
     for compiled in (False, True):
-        pruner, module = pruner_of([10, 6]), Small()
+        pruner, module = pruner_of([10, 6]), Net(schedule=False)
         given = torch.compile(module, backend="eager") if compiled else module
         trainer_of(pruner, max_epochs=2).fit(given, loader_of_pairs(pruner))
         found.append((pruner.counts.tolist(), module.layer.weight.tolist()))

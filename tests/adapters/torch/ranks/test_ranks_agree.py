@@ -1,5 +1,6 @@
 """Ranks agree on what they keep, count and guess, or all are told which does not."""
 
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -10,9 +11,8 @@ from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 from prunedata import Pruner, Schedule
 from prunedata.adapters.iterable import wrap as prune_stream
 from prunedata.adapters.torch import wrap
-from prunedata.errors import LossError, PrunedataError
 from prunedata.policies import DroppingCount, RunningLoss
-from tests.adapters.helpers.ranks import WORLD, group, start
+from tests.adapters.helpers.ranks import WORLD, group, start, told
 from tests.adapters.helpers.torch import BATCH, EVERY_OTHER, SAMPLES, Items, losses_of, make_pruner
 
 # Two real processes that don't agree: each is told what differs, or what went wrong on the other, and none waits.
@@ -28,22 +28,11 @@ DIFFER = {
     "epochs": {"schedule": Schedule(4, window=4, start=1, block=2, pruned_per_block=1)},
 }
 """What rank 1 has and rank 0 has not."""
-FIGURES = [[0.5, 0.25, None], [0.75, None, None]]
-"""What each rank gives in three epochs: both, one, none."""
-OTHER_KINDS = [[0.5], [0.5]]
-"""Of rank 1 lower is better."""
 
 
 def loader_of(pruner, rank):
     sampler = DistributedSampler(Items(), num_replicas=WORLD, rank=rank)
     return wrap(DataLoader(Items(), batch_size=BATCH, sampler=sampler), pruner)
-
-
-def told(work):
-    try:
-        return work()
-    except (PrunedataError, LossError) as error:
-        return f"{type(error).__name__}: {error}"
 
 
 def begins(pruner, rank):
@@ -76,21 +65,6 @@ def one_skips(rank):
         if pruner.next_epoch == 1:
             break
     return [record["observed"] for record in pruner.history]
-
-
-def figures(rank, given):
-    """Each rank gives in each epoch the figures that it has, if any."""
-    pruner = make_pruner()
-    loader = loader_of(pruner, rank)
-    for epoch, here in zip(pruner.epochs(), given[rank], strict=False):
-        for _, index in loader:
-            loader.observe(losses_of(index, epoch.number))
-        if here is not None:
-            pruner.validated(here, lower_is_better=given is OTHER_KINDS and rank > 0)
-        if epoch.number == len(given[rank]) - 1:
-            pruner.end_epoch()
-            break
-    return [record.get("validation") for record in pruner.history]
 
 
 def one_fails(rank):
@@ -172,8 +146,6 @@ def work(rank, folder):
         found["alike"] = begins(make_pruner(), rank)
         found["one resumes"] = told(lambda: one_resumes(rank))
         found["one skips"] = one_skips(rank)
-        found["figures"] = figures(rank, FIGURES)
-        found["other kinds"] = told(lambda: figures(rank, OTHER_KINDS))
         found["one fails"] = one_fails(rank)
         found["a stream"] = told(lambda: read_as_a_stream(share(rank)))
         found["a stream, dealt"] = told(lambda: read_as_a_stream(All(), deal=True))
@@ -211,12 +183,6 @@ def test_what_one_rank_skips_counts_for_all(ranks):
     assert ranks[0]["one skips"] == ranks[1]["one skips"]
     assert ranks[0]["one skips"][0] == SAMPLES - BATCH
     assert len(ranks[0]["one skips"]) < EVERY_OTHER.epochs
-
-
-def test_the_mean_of_the_figures_that_ranks_give_is_the_epochs(ranks):
-    for found in ranks:
-        assert found["figures"] == [0.625, 0.25, None]
-        assert "Expected validation figures of one kind from all processes" in found["other kinds"]
 
 
 def test_an_error_on_one_rank_ends_the_epoch_on_all_and_names_it(ranks):
@@ -286,25 +252,17 @@ def go(rank, folder, world, alone):
         return trained(rank, world, alone=alone)
 
 
-def of_two(rank, folder):
-    return go(rank, folder, 2, alone=False)
-
-
-def of_three_with_one_that_knows(rank, folder):
-    return go(rank, folder, 3, alone=True)
-
-
 def test_ranks_keep_what_one_process_keeps(tmp_path):
     expected = trained(0, 1, alone=False)
-    for found in start(of_two, tmp_path, 2):
-        same = np.array(found["guess"]) == expected["guess"]
-        assert same.mean() > 0.9  # but for what padded the last batches, in whose place no logits were given
-        assert (np.array(found["guess"]) != LABELS).all()
+    first, other = start(partial(go, world=2, alone=False), tmp_path, 2)
+    assert first == other
+    same = np.array(first["guess"]) == expected["guess"]
+    assert same.mean() > 0.9  # but for what padded the last batches, in whose place no logits were given
+    assert (np.array(first["guess"]) != LABELS).all()
 
 
-@pytest.mark.parametrize("work", [of_two, of_three_with_one_that_knows])
-def test_all_ranks_have_the_same(tmp_path, work):
-    first, *rest = start(work, tmp_path, 2 if work is of_two else 3)
-    assert all(each == first for each in rest)
+def test_all_ranks_have_what_one_of_them_knows(tmp_path):
+    first, *others = start(partial(go, world=3, alone=True), tmp_path, 3)
+    assert others == [first] * 2
     assert max(first["guess"]) > 0
     assert (np.array(first["guess"]) != LABELS).all()

@@ -1,7 +1,5 @@
 """1, 2, 3 and 4 real processes train one run: the same samples, counts, masks, order and weights in all of them."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -13,18 +11,19 @@ from prunedata.adapters.iterable import wrap as prune_stream
 from prunedata.adapters.torch import wrap
 from prunedata.adapters.webdataset import ShardIndex
 from prunedata.adapters.webdataset import wrap as prune_shards
-from prunedata.errors import PrunedataError
 from prunedata.policies import Random, RunningLoss
 from tests.adapters.helpers.ranks import (
     GLOBAL,
     POLICIES,
     Trained,
+    everyones,
     group,
     losses_of,
     model_of,
     ready,
     sampler_of,
     start,
+    told,
     weights_of,
 )
 from tests.adapters.helpers.shards import write_shards
@@ -54,13 +53,6 @@ def gone_on_with(rank, world, folder, kind, before):
     return trained.found()
 
 
-def told(work):
-    try:
-        return work()
-    except PrunedataError as error:
-        return str(error)
-
-
 def refused(rank, world):
     """What a state of one rank, or a position of other ranks, is told within an epoch."""
 
@@ -72,8 +64,7 @@ def refused(rank, world):
         return loader
 
     trained = Trained(rank, world).go(2)
-    states = [None] * world
-    torch.distributed.all_gather_object(states, trained.pruner.state_dict())
+    states = everyones(trained.pruner.state_dict())
     position = {"epoch": 0, "delivered": 4, "loader": {"of": "three"}, "ranks": 3}
     random = make_pruner(policy=Random())
     loader = StatefulDataLoader(Items(), batch_size=4, sampler=sampler_of(rank, world))
@@ -161,12 +152,6 @@ def of_a_world(rank, world, folder, before):
     found = {name: Trained(rank, world, policy=name).go().found() for name in POLICIES}
     for kind in (DataLoader, StatefulDataLoader):
         found[f"gone on, {kind.__name__}"] = gone_on_with(rank, world, folder, kind, before)
-    if world > 1:
-        for uneven in ("drop", "pad"):
-            trained = Trained(rank, world)
-            trained.loader = wrap(DataLoader(Items(), batch_size=GLOBAL // world, sampler=sampler_of(rank, world)),
-                                   trained.pruner, uneven=uneven)  # fmt: skip
-            found[uneven] = trained.go().found()
     for kind in STREAMS:
         found[kind] = streamed(kind, rank, world, folder)
     found["stream gone on"] = streamed("iterable", rank, world, folder, leave=True, before=before)
@@ -192,7 +177,7 @@ def worlds(tmp_path_factory):
     """What each rank of each world found: ``worlds[world][name][rank]``."""
     folder = tmp_path_factory.mktemp("worlds")
     ShardIndex.scan(write_shards(folder, [23, 17, 31, 19])).save(folder / "index.json")
-    ranks = start(partial(work), folder, max(WORLDS))
+    ranks = start(work, folder, max(WORLDS))
     return {
         world: {name: [ranks[rank][str(world)][name] for rank in range(world)] for name in ranks[0][str(world)]}
         for world in WORLDS
@@ -237,23 +222,6 @@ def test_an_epoch_is_gone_on_with_by_any_number_of_processes(worlds, kind):
         found = worlds[world][f"gone on, {kind}"]
         steps += [step for number in range(len(found[0]["log"])) for step in steps_of(found, number)]
     assert steps == [sorted(batch) for epoch in one["log"] for batch in epoch["batches"]]
-
-
-@pytest.mark.parametrize("world", [2, 3, 4])
-@pytest.mark.parametrize("uneven", ["drop", "pad"])
-def test_even_modes_give_every_rank_as_many_samples(worlds, world, uneven):
-    found = worlds[world][uneven]
-    for rank in found:
-        assert rank["counts"] == found[0]["counts"]
-        for number, epoch in enumerate(rank["log"]):
-            sizes = {len(flat(each["log"][number]["batches"])) for each in found}
-            kept = len(epoch["kept"])
-            assert sizes == {kept // world if uneven == "drop" else -(-kept // world)}
-            assert rank["observed"][number] == (kept - kept % world if uneven == "drop" else kept)
-            assert rank["lengths"][number] == len(epoch["batches"])
-    # What pads is in no count and no mean: the counts are those of one process until the weights differ.
-    if uneven == "pad":
-        assert found[0]["counts"][0] == worlds[1]["DroppingCount"][0]["counts"][0]
 
 
 @pytest.mark.parametrize("world", [2, 3, 4])

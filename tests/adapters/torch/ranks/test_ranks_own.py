@@ -4,14 +4,12 @@ from functools import partial
 
 import numpy as np
 import pytest
-import torch
 from accelerate import Accelerator
 from torch.utils.data import DataLoader, DistributedSampler
 
 from prunedata.adapters.torch import wrap
-from prunedata.errors import PrunedataError
 from prunedata.policies import Random
-from tests.adapters.helpers.ranks import WORLD, group, launched, start
+from tests.adapters.helpers.ranks import WORLD, everyones, group, launched, start, told
 from tests.adapters.helpers.torch import BATCH, SAMPLES, Items, losses_of, make_pruner
 
 SHARES = (range(60), range(60, 100))
@@ -21,13 +19,6 @@ SHARES = (range(60), range(60, 100))
 def make(rank, policy=None, shares=SHARES, **options):
     pruner = make_pruner(**({} if policy is None else {"policy": policy}))
     return pruner, wrap(DataLoader(Items(), BATCH, sampler=list(shares[rank]), **options), pruner, with_ids=True)
-
-
-def told(work):
-    try:
-        return work()
-    except PrunedataError as error:
-        return f"{type(error).__name__}: {error}"
 
 
 def run(rank, *, forget=(0, 0), skipped=(0, 0), leave=(None, None), **options):
@@ -78,8 +69,7 @@ def saved_at_its_end(rank, joined, forget=(0, 0)):
         if number >= forget[rank]:
             loader.observe(losses_of(ids, 0), ids)
     state = pruner.state_dict()
-    states = [None] * WORLD
-    torch.distributed.all_gather_object(states, state)
+    states = everyones(state)
     pruner, loader = make(rank)
     pruner.load_state_dict(states if joined else state)
     came = 0
@@ -127,15 +117,13 @@ def drawn(rank, times=1, stop=None, joined=True):
         visits.append(pruner.visits.tolist())
         if batches == stop:
             batches += 1
-            state, states = pruner.state_dict(), [None] * WORLD
-            torch.distributed.all_gather_object(states, state)
+            state = pruner.state_dict()
+            states = everyones(state)
             pruner, loader = begin()
             pruner.load_state_dict(states if joined else state)
-    everyones = [None] * WORLD
-    torch.distributed.all_gather_object(everyones, came.tolist())
     observed = [record["observed"] for record in pruner.history]
-    hits = pruner.hits.tolist()
-    return {"came": np.sum(everyones, 0).tolist(), "visits": visits[-1], "observed": observed, "hits": hits}
+    came = np.sum(everyones(came.tolist()), 0).tolist()
+    return {"came": came, "visits": visits[-1], "observed": observed, "hits": pruner.hits.tolist()}
 
 
 def shared_and_observed_twice(rank):

@@ -9,9 +9,8 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 from prunedata.adapters.iterable import wrap as prune_stream
 from prunedata.adapters.torch import wrap
-from prunedata.errors import PrunedataError
 from prunedata.run.order import epoch_order
-from tests.adapters.helpers.ranks import group, start
+from tests.adapters.helpers.ranks import group, start, told
 from tests.adapters.helpers.torch import SAMPLES, Items, losses_of, make_pruner
 
 WORLDS = (2, 4, 3)
@@ -112,14 +111,6 @@ def averages(ours, **options):
         found.append(float(mean) / ours.world)
     ours.pruner.end_epoch()
     return found
-
-
-def told(work):
-    try:
-        work()
-    except PrunedataError as error:
-        return str(error)
-    return "nothing"
 
 
 def two_at_once(ours, first, second):
