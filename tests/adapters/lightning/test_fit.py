@@ -12,6 +12,7 @@ from prunedata.adapters import iterable
 from prunedata.adapters.lightning import DataPruning, observe, wrap
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.policies import LossRanked
+from tests.adapters.helpers.alone import EPOCHS, check_batches_of_one
 from tests.adapters.lightning.helpers import (
     BATCH,
     QUIET,
@@ -238,3 +239,25 @@ def test_pytorch_lightning_is_served_too():
         enable_checkpointing=False, enable_model_summary=False,
     ).fit(Theirs(), loader_of(pruner))  # fmt: skip
     assert [seen.count(epoch) for epoch in range(4)] == lengths
+
+
+class Classifier(pl.LightningModule):
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def training_step(self, batch, index):
+        inputs, labels = batch
+        return observe(self, torch.nn.functional.cross_entropy(self.layer(inputs), labels, reduction="none"))
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.2)
+
+
+def test_batches_of_one_with_accumulation_find_suspects_as_batches_of_16_do():
+    def train(pruner, data, layer, batch, accumulate):
+        drawn = torch.Generator().manual_seed(0)
+        loader = wrap(DataLoader(data, batch_size=batch, shuffle=True, generator=drawn), pruner)
+        trainer_of(pruner, max_epochs=EPOCHS, accumulate_grad_batches=accumulate).fit(Classifier(layer), loader)
+
+    check_batches_of_one(train)
