@@ -6,7 +6,7 @@ from typing import Any
 import webdataset as wds
 from webdataset import compat, filters
 
-from prunedata.adapters.webdataset.stages import Collate, Keep, SplitIds, WithIds, function_of
+from prunedata.adapters.webdataset.stages import CollateWithIds, Keep, SplitIds, WithIds, function_of
 from prunedata.errors import PrunedataError
 from prunedata.streams.maskfile import MaskFile, Resumable
 
@@ -33,7 +33,7 @@ def _batched_pairs(
     partial: bool = True,
 ) -> Any:
     """Return WebDataset's own stage of these arguments, for pairs."""
-    return filters.batched(batchsize, collation_fn=Collate(collation_fn), partial=partial)
+    return filters.batched(batchsize, collation_fn=CollateWithIds(collation_fn), partial=partial)
 
 
 class PrunedPipeline(Resumable, wds.DataPipeline, compat.FluidInterface):  # type: ignore[misc]

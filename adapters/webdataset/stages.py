@@ -12,7 +12,7 @@ from prunedata.errors import PrunedataError
 from prunedata.streams.maskfile import MaskFile
 from prunedata.streams.shards import ShardIndex
 
-__all__ = ["Collate", "Keep", "SplitIds", "WithIds", "end_shards", "function_of"]
+__all__ = ["CollateWithIds", "Keep", "SplitIds", "WithIds", "end_shards", "function_of"]
 
 Pairs = Iterator[tuple[Any, Any]]
 
@@ -131,7 +131,7 @@ class SplitIds:
         return int(ids) if not ids.ndim else ids.astype(np.int64)
 
 
-class Collate:
+class CollateWithIds:
     """Makes a batch of pairs a pair of ids and a batch, for WebDataset's own ``batched``."""
 
     def __init__(self, collate: Callable[[Any], Any] | None) -> None:
