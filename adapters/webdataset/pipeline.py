@@ -6,7 +6,7 @@ from typing import Any
 import webdataset as wds
 from webdataset import compat, filters
 
-from prunedata.adapters.webdataset.stages import Batched, Keep, SplitIds, WithIds, function_of
+from prunedata.adapters.webdataset.stages import CollateWithIds, Keep, SplitIds, WithIds, function_of
 from prunedata.errors import PrunedataError
 from prunedata.streams.maskfile import MaskFile, Resumable
 
@@ -25,6 +25,15 @@ def _refused(name: str, why: str) -> Callable[..., Any]:
 
     refuse.__doc__ = f"Refused: {why}."
     return refuse
+
+
+def _batched_pairs(
+    batchsize: int = 20,
+    collation_fn: Callable[[Any], Any] | None = filters.default_collation_fn,
+    partial: bool = True,
+) -> Any:
+    """Return WebDataset's own stage of these arguments, for pairs."""
+    return filters.batched(batchsize, collation_fn=CollateWithIds(collation_fn), partial=partial)
 
 
 class PrunedPipeline(Resumable, wds.DataPipeline, compat.FluidInterface):  # type: ignore[misc]
@@ -61,9 +70,9 @@ class PrunedPipeline(Resumable, wds.DataPipeline, compat.FluidInterface):  # typ
         if kind is filters._shuffle or isinstance(stage, filters.detshuffle):
             self.pipeline.append(stage)  # it shuffles the pairs
         elif kind is filters._batched:
-            if any(isinstance(before, Batched) for before in self.pipeline):
+            if any(function_of(before) is filters._batched for before in self.pipeline):
                 raise PrunedataError("Expected samples to batch. Got batches: batch once, at the end.")
-            self.pipeline.append(Batched(*stage.args, **stage.kw))
+            self.pipeline.append(_batched_pairs(*stage.args, **stage.kw))
         elif kind in (filters._unbatched, filters._unlisted) or isinstance(stage, (filters.Cached, filters.LMDBCached)):
             raise PrunedataError(f"Expected stages that pass each sample of one epoch on once. Got {stage!r}.")
         elif isinstance(before := self.pipeline[-1], WithIds) and function_of(before.stages[-1]) in _ONE_FOR_ONE:

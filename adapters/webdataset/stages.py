@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import webdataset as wds
-from webdataset import filters
 from webdataset.utils import pytorch_worker_info
 
 from prunedata.errors import PrunedataError
 from prunedata.streams.maskfile import MaskFile
 from prunedata.streams.shards import ShardIndex
 
-__all__ = ["Batched", "Keep", "SplitIds", "WithIds", "end_shards", "function_of"]
+__all__ = ["CollateWithIds", "Keep", "SplitIds", "WithIds", "end_shards", "function_of"]
 
 Pairs = Iterator[tuple[Any, Any]]
 
@@ -132,29 +131,14 @@ class SplitIds:
         return int(ids) if not ids.ndim else ids.astype(np.int64)
 
 
-class Batched:
-    """Batches pairs into a pair of ids and a batch, with the defaults of WebDataset's ``batched``."""
+class CollateWithIds:
+    """Makes a batch of pairs a pair of ids and a batch, for WebDataset's own ``batched``."""
 
-    def __init__(
-        self,
-        batchsize: int = 20,
-        collation_fn: Callable[[Any], Any] | None = filters.default_collation_fn,
-        partial: bool = True,
-    ) -> None:
-        self.size, self.collate, self.partial = batchsize, collation_fn, partial
+    def __init__(self, collate: Callable[[Any], Any] | None) -> None:
+        self.collate = collate
 
-    def __call__(self, pairs: Pairs) -> Pairs:
-        """Yield batches, each with its ids."""
-        pending: list[tuple[int, Any]] = []
-        for pair in pairs:
-            pending.append(pair)
-            if len(pending) == self.size:
-                yield self._batch(pending)
-                pending = []
-        if pending and self.partial:
-            yield self._batch(pending)
-
-    def _batch(self, pairs: list[tuple[int, Any]]) -> tuple[Any, Any]:
+    def __call__(self, pairs: list[tuple[int, Any]]) -> tuple[Any, Any]:
+        """Return the ids, shape (n,), and the collated samples."""
         samples = [sample for _, sample in pairs]
         ids = np.array([number for number, _ in pairs], dtype=np.int64)
         return ids, samples if self.collate is None else self.collate(samples)

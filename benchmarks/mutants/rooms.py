@@ -87,8 +87,8 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
             ["prunedata/store/pointer.py", "prunedata/store/state.py"],
             ["tests/store/test_pointer.py"],
             [
-                "tests/store/test_strangers.py", "tests/store/test_damage.py", "tests/store/test_history.py",
-                "tests/findings", "tests/run/test_errors.py", *RUNS,
+                "tests/store/test_strangers.py", "tests/store/test_damage.py", "tests/findings",
+                "tests/run/test_errors.py", *RUNS,
             ],
         ),
         Tested(
@@ -96,7 +96,7 @@ ROOMS: Mapping[str, Sequence[Tested]] = {
             ["tests/store/test_run_store.py", "tests/store/test_store.py"],
             [
                 "tests/store/test_strangers.py", "tests/store/test_damage.py", "tests/store/test_one_writer.py",
-                "tests/store/test_history.py", "tests/store/test_system.py",
+                "tests/store/test_system.py",
             ],
         ),
         Tested(

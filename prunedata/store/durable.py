@@ -139,10 +139,7 @@ def list_names(store: Store) -> list[str]:
 def read_bytes(store: Store, key: str, most: int) -> bytes | None:
     """Return the bytes of a key, or None if the store does not have it.
 
-    Raises
-    ------
-    DamagedStore
-        If there are more than ``most`` bytes, or it is no plain file.
+    Raises :class:`DamagedStore` if there are more than ``most`` bytes, or it is no plain file.
     """
     # A local file is read without zarr, whose thread takes longer than the file.
     raw = _read_file(store.root / key, most) if isinstance(store, DurableStore) else sync(_get(store, key, most))

@@ -30,10 +30,8 @@ StoreLike = str | os.PathLike[str] | Store
 def open_location(location: StoreLike, *, read_only: bool) -> Store:
     """Return the zarr store of a path, a URL or a store. Nothing is made or changed there yet.
 
-    Raises
-    ------
-    StoreError
-        If it is none of these, a file, of an unknown kind, or read-only although ``read_only`` is False.
+    Raises :class:`StoreError` if it is none of these, a file, of an unknown kind, or read-only although ``read_only``
+    is False.
     """
     if isinstance(location, Store):
         _check_store(location, read_only=read_only)
@@ -112,21 +110,13 @@ FULL = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG") if hasatt
 def explain_errors(location: str, verb: str, *, remote: bool = False) -> Iterator[None]:
     """Turn errors within the context into a :class:`StoreError` that says what to do.
 
-    Parameters
-    ----------
-    location : str
-        The name of the store in errors.
-    verb : {"read", "write"}
-        What is done with the store.
-    remote : bool
-        Whether another library keeps the store, which raises errors of its own: these are turned, too.
+    ``location`` is the name of the store in errors, and ``verb``, "read" or "write", what is done with it. A ``remote``
+    store is kept by another library, which raises errors of its own: these are turned, too.
     """
     try:
         yield
     except PrunedataError:
         raise
-    except OSError as error:
-        raise _of_system(error, location, verb, remote=remote) from error
     except MemoryError as error:
         raise DamagedStore(
             f"Expected arrays at {location} that fit into this machine's memory. Got larger ones."
@@ -137,43 +127,34 @@ def explain_errors(location: str, verb: str, *, remote: bool = False) -> Iterato
                 f"Expected to {verb} {location} while the program runs. The interpreter is shutting down, and this "
                 "kind of store has no threads any more: commit before the end of the program, not in atexit."
             ) from error
-        if not remote:
+        if not remote and not isinstance(error, OSError):
             raise
-        raise _of_service(error, location, verb) from error
+        raise _explained(error, location, verb, remote=remote) from error
 
 
-def _of_system(error: OSError, location: str, verb: str, *, remote: bool) -> UnwritableStore:
-    why = printable(str(error))
-    if error.errno in FULL:
-        kind, what = UnwritableStore, f"room to {verb} {location}. Got a full disk ({why}): make room, and commit again"
-    elif isinstance(error, PermissionError) or error.errno == errno.EROFS:
+def _explained(error: Exception, location: str, verb: str, *, remote: bool) -> UnwritableStore:
+    """Return what an error of the system means, or one of a service's library, by the name of its type."""
+    name, why, number = type(error).__name__, printable(str(error)), getattr(error, "errno", None)
+    writes = verb == "write"
+    kind: type[UnwritableStore] = UnwritableStore
+    what = f"to {verb} {location}. Got {why}"
+    if number in FULL:
+        what = f"room to {verb} {location}. Got a full disk ({why}): make room, and commit again"
+    elif isinstance(error, PermissionError) or number == errno.EROFS:
         kind = DeniedStore
         what = f"permission to {verb} {location}. Got none ({why}): change the folder's permissions"
-        what += ", or name another store" if verb == "write" else ""
-    elif remote and not isinstance(error, FileNotFoundError):
-        return _of_service(error, location, verb)
-    else:
-        kind, what = UnwritableStore, f"to {verb} {location}. Got {why}"
-    return _error(kind, what, verb, error.errno)
-
-
-def _of_service(error: Exception, location: str, verb: str) -> UnwritableStore:
-    """Return the error for one of a service's library, by the name of its type, which is not imported here."""
-    name = type(error).__name__
-    why = printable(f"{name}: {error}")
-    if "Credential" in name or "Token" in name or "Auth" in name:
+        what += ", or name another store" if writes else ""
+    elif remote and ("Credential" in name or "Token" in name or "Auth" in name):
+        kind = DeniedStore
         what = (
-            f"credentials for {location}. Got none that work ({why}): pass them as its service wants, for s3:// in "
-            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a profile, or give a zarr store that has them"
+            f"credentials for {location}. Got none that work ({name}: {why}): pass them as its service wants, for "
+            "s3:// in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a profile, or give a zarr store that has them"
         )
-        return _error(DeniedStore, what, verb, None)
-    what = f"to {verb} {location}. Got no answer, or a refusal ({why})"
-    what += ": the run goes on in memory, commit again when it can be reached" if verb == "write" else ""
-    return _error(UnreachableStore, what, verb, getattr(error, "errno", None))
-
-
-def _error(kind: type[UnwritableStore], what: str, verb: str, number: int | None) -> UnwritableStore:
-    last = " The last commit is as it was." if verb == "write" else ""
-    error = kind(f"Expected {what}.{last}")
-    error.errno = number
-    return error
+    elif remote and not isinstance(error, FileNotFoundError):
+        kind = UnreachableStore
+        what = f"to {verb} {location}. Got no answer, or a refusal ({name}: {why})"
+        what += ": the run goes on in memory, commit again when it can be reached" if writes else ""
+    last = " The last commit is as it was." if writes else ""
+    explained = kind(f"Expected {what}.{last}")
+    explained.errno = number
+    return explained

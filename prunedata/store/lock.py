@@ -22,15 +22,7 @@ class WriteLock:
     lock. It is free again when the last WriteLock of this process is released or garbage, or the process has ended. On
     a network file system it holds among the processes of one machine.
 
-    Parameters
-    ----------
-    folder : Path
-        An existing folder.
-
-    Raises
-    ------
-    StoreError
-        If another process holds it.
+    Raises :class:`StoreError` if another process holds it.
     """
 
     def __init__(self, folder: Path) -> None:

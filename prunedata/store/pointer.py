@@ -12,7 +12,7 @@ from typing import Any
 
 from prunedata.checks import shown
 from prunedata.errors import DamagedStore, ForeignStore, PrunedataError, StoreError
-from prunedata.store.schema import COUNT, TEXT, check, dtype_of
+from prunedata.store.schema import COUNT, TEXT, anything, check, dtype_of
 
 __all__ = ["MOST", "Records", "decode_pointer", "encode_pointer"]
 
@@ -60,23 +60,9 @@ def encode_pointer(
 ) -> tuple[dict[str, Any], bytes]:
     """Return a pointer without its state, and the bytes of its file.
 
-    Parameters
-    ----------
-    generation : int
-        Number of the commit.
-    writer : str
-        A name for the process that commits.
-    arrays : dict
-        Shape, dtype and digest of each array.
-    state : dict
-        The description of the run, with its history.
-    records : Records
-        The part of the history that was encoded before.
-
-    Raises
-    ------
-    StoreError
-        If it would be too long to be read again.
+    ``generation`` is the number of the commit, ``writer`` a name for the process that commits, and ``records`` has the
+    part of the state's history that was encoded before. Raises :class:`StoreError` if the file would be too long to be
+    read again.
     """
     history = state.get("history", [])
     sketches = {str(number): record[CHANGING] for number, record in enumerate(history) if CHANGING in record}
@@ -97,12 +83,8 @@ def encode_pointer(
 def decode_pointer(raw: bytes, location: str) -> dict[str, Any]:
     """Return the pointer that a file has, with the history in its state.
 
-    Raises
-    ------
-    ForeignStore
-        If the file is something else, or has another format.
-    DamagedStore
-        If it is no JSON, or does not match its digest.
+    Raises :class:`ForeignStore` if the file is something else, or has another format; and :class:`DamagedStore` if it
+    is no JSON, or does not match its digest.
     """
     try:
         node = json.loads(raw)
@@ -132,16 +114,15 @@ def decode_pointer(raw: bytes, location: str) -> dict[str, Any]:
 
 
 def _check_format(found: object, location: str) -> None:
+    if type(found) is int and found == FORMAT:
+        return
+    why = ": it was written by another version of prunedata, or it is damaged."
     if type(found) is int and found in TOO_OLD:
-        raise ForeignStore(
-            f"Expected a store of format {FORMAT} at {location}. Got format {found}, which is too old: a development "
-            "version of prunedata wrote it. Start again: name another store, or delete this one."
+        why = (
+            ", which is too old: a development version of prunedata wrote it. Start again: name another store, or "
+            "delete this one."
         )
-    if type(found) is not int or found != FORMAT:
-        raise ForeignStore(
-            f"Expected a store of format {FORMAT} at {location}. Got format {shown(found)}: "
-            "it was written by another version of prunedata, or it is damaged."
-        )
+    raise ForeignStore(f"Expected a store of format {FORMAT} at {location}. Got format {shown(found)}{why}")
 
 
 def _digest(pointer: dict[str, Any], location: str) -> int:
@@ -166,11 +147,8 @@ def _arrays(name: str, value: Any) -> None:
             raise PrunedataError(f"Expected {name} with names that are words. Got {shown(array)}.")
 
 
-def _unchecked(name: str, value: Any) -> None:
-    """Do nothing: the state is checked together with its arrays."""
-
-
 POINTER = {
     "format": COUNT, "generation": COUNT, "writer": TEXT, "arrays": _arrays, CHANGING: {"*": TEXT},
-    "state": {"history": [{"*": _unchecked}], "*": _unchecked},
+    "state": {"history": [{"*": anything}], "*": anything},
 }  # fmt: skip
+"""The schema of a pointer. Its state is checked later, together with the arrays."""

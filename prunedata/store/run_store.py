@@ -55,6 +55,10 @@ class RunStore:
         self.location = str(location)
         with explain_errors(self.location, "read" if mode == "r" else "write"):
             self._store = open_location(location, read_only=mode == "r")
+        self._folder: DurableStore | None = None
+        """The store, if it is a local folder that is opened to be written: it is locked, swept and synced."""
+        if isinstance(self._store, DurableStore) and not self._store.read_only:
+            self._folder = self._store
         self._lock: WriteLock | None = None
         self._process = os.getpid()
         self._writer = secrets.token_hex(8)
@@ -153,19 +157,19 @@ class RunStore:
             self._lock.release()
 
     def _open_alone(self) -> None:
-        """Lock the store, if it is a local folder that is opened to be written."""
-        if isinstance(self._store, DurableStore) and not self._store.read_only and self._lock is None:
+        """Lock the store, if it can be locked, and is not locked yet."""
+        if self._folder is not None and self._lock is None:
             with self._explain_errors("write"):
-                self._store.make_folder()
-                self._store.check_writable()
-                self._lock = WriteLock(self._store.root)
+                self._folder.make_folder()
+                self._folder.check_writable()
+                self._lock = WriteLock(self._folder.root)
 
     def _claim(self) -> None:
         """Become the one writer, and clean up after writers that were killed."""
-        if self._lock is not None and self._lock.claim() and isinstance(self._store, DurableStore):
-            self._store.sweep()
-        if isinstance(self._store, DurableStore) and not self._store.read_only:
-            self._store.sync_names()
+        if self._folder is not None and self._lock is not None:
+            if self._lock.claim():
+                self._folder.sweep()
+            self._folder.sync_names()
 
     def _check_alone(self) -> None:
         """Raise :class:`StoreError` if this is no longer the one writer, or the store was deleted."""
@@ -182,20 +186,14 @@ class RunStore:
                 f"Expected {self.location} as this run left it. Got nothing: the store was deleted or moved during the "
                 "run. To lose nothing, load this run's state_dict() into a Pruner with another store."
             )
-        if raw != self._raw and not self._is_own():
-            raise StoreError(
-                f"Expected {self.location} as this run left it. Another process has written to it since: "
-                "give each run its own store, and stop the other run before you resume this one."
-            )
-
-    def _is_own(self) -> bool:
-        """Return whether the pointer is of our own commit, which was interrupted at its end; then continue from it."""
-        last, pointer = self._raw, self._read_pointer()
-        if pointer is None or pointer["writer"] != self._writer:
-            self._raw = last
-            return False
-        self._pointer = pointer
-        return True
+        if raw != self._raw:
+            pointer = decode_pointer(raw, self.location)
+            if pointer["writer"] != self._writer:
+                raise StoreError(
+                    f"Expected {self.location} as this run left it. Another process has written to it since: "
+                    "give each run its own store, and stop the other run before you resume this one."
+                )
+            self._raw, self._pointer = raw, pointer  # our own commit, which was interrupted at its end
 
     def _read_pointer(self) -> dict[str, Any] | None:
         raw = self._get_raw()
@@ -226,10 +224,7 @@ class StoredRun:
 def read_run(location: StoreLike) -> StoredRun:
     """Read the run in the store at `location`. It may be in use, and its content is checked, as it may be forged.
 
-    Raises
-    ------
-    PrunedataError
-        If there is no run, or it is damaged.
+    Raises :class:`PrunedataError` if there is no run, or it is damaged.
     """
     store = RunStore(location, mode="r")
     found = store.read(check_state)

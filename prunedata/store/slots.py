@@ -33,11 +33,7 @@ STORED = ("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk
 class Slots:
     """Writes arrays into the slot that the last commit does not use, and reads those of a commit.
 
-    Parameters
-    ----------
-    store : zarr store
-    location : str
-        The name of the store in errors.
+    Errors call the store ``location``.
     """
 
     def __init__(self, store: Store, location: str) -> None:

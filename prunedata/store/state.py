@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from prunedata.checks import shown
 from prunedata.errors import PrunedataError
-from prunedata.store.schema import COUNTING, LOST, OF_ROWS, check, check_state, dtype_of
+from prunedata.store.schema import COUNTING, LOST, OF_ROWS, anything, check, check_state, dtype_of
 from prunedata.types import Array, Arrays, Counts, Guesses, Keys, Mask
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "OF_ROWS",
     "RunState",
     "guessed_classes",
-    "labels_seen",
     "span_of",
 ]
 
@@ -202,11 +201,14 @@ class RunState:
 
     @property
     def labels(self) -> Array | None:
-        """The label of each sample, shape (samples,), integers or text; None in a run without labels."""
+        """The label of each sample, shape (samples,), integers or text; None in a run without labels.
+
+        Of labels that came with losses, -100 is that of a sample without one so far.
+        """
         about, numbers = self.run.get("labels"), self.arrays.get("labels")
         if about is None or numbers is None:
             seen = self.arrays.get(LABEL)
-            return None if seen is None else labels_seen(seen)
+            return None if seen is None else np.where(seen < 2, np.int32(-100), seen.astype(np.int32) - 2)
         classes = np.array(about["classes"])
         if classes.size <= int(numbers.max(initial=0)):
             raise PrunedataError(f"Expected labels of {classes.size:,} classes. Got labels of more.")
@@ -251,11 +253,6 @@ class RunState:
                 raise PrunedataError(f"Expected an array {name} of shape ({self.samples},), {kind}. Got {got}.")
 
 
-def labels_seen(kept: Array) -> npt.NDArray[np.int32]:
-    """Return the label of each sample by the array ``label``, shape (samples,): -100 for none, or none so far."""
-    return np.where(kept < 2, np.int32(-100), kept.astype(np.int32) - 2)
-
-
 def span_of(dtype: np.dtype[Any]) -> int:
     """Return the factor of a guess's strength in an array of this dtype."""
     return NARROW if dtype.itemsize <= 2 else 1 << 16
@@ -279,6 +276,6 @@ def _bytes(name: str, value: Any) -> None:
 
 
 CHECKPOINT = {
-    "format": _format, "state": lambda name, value: None, "arrays": {"*": {"dtype": dtype_of("<>"), "data": _bytes}},
+    "format": _format, "state": anything, "arrays": {"*": {"dtype": dtype_of("<>"), "data": _bytes}},
 }  # fmt: skip
 """The schema of a checkpoint. Its state is checked later, together with the arrays."""

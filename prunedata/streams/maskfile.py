@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from prunedata.checks import integer, shown
 from prunedata.counting.counts import Tally
@@ -22,10 +21,11 @@ from prunedata.errors import DamagedStore, LossError, NotInEpoch, PrunedataError
 from prunedata.run.adapter import Adapter, Delivery
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
+from prunedata.types import Mask
 
 __all__ = ["MaskFile", "MaskPublisher", "Resumable", "publish"]
 
-HEADER, NUMBER, UNKNOWN = 16, 8, 255
+HEADER, NUMBER = 16, 8
 
 
 class MaskFile:
@@ -37,16 +37,11 @@ class MaskFile:
     def __init__(self, path: str) -> None:
         self.path = path
 
-    def read(self, reader: int | None = None) -> npt.NDArray[np.bool_]:
+    def read(self, reader: int = 0) -> Mask:
         """Return which samples remain in the epoch that began last, shape (samples,).
 
-        Call it in each worker when a pass begins: it leaves a mark, which shows the run that samples were selected by
-        the mask, and did not come from a cache.
-
-        Parameters
-        ----------
-        reader : int, optional
-            The number of the worker, from 0. With it a second pass in one epoch is noticed, too.
+        Call it in each worker when a pass begins, with the number of the worker as the ``reader``: it leaves a mark,
+        which shows the run that samples were selected by the mask, and did not come from a cache, nor in two passes.
         """
         try:
             raw = Path(self.path).read_bytes()
@@ -62,7 +57,7 @@ class MaskFile:
                 "program has written to it, or cut it. Begin the epoch again, by load_state_dict() or resume=True."
             )
         with suppress(OSError), open(self._marks, "ab") as marks:
-            marks.write(bytes([UNKNOWN if reader is None else reader % UNKNOWN]))
+            marks.write(bytes([reader % 256]))
         return mask.view(np.bool_)
 
     @property
@@ -75,7 +70,7 @@ class MaskFile:
             marks = np.frombuffer(Path(self._marks).read_bytes(), np.uint8)
         except FileNotFoundError:
             return False, 0
-        return True, int(np.bincount(marks[marks != UNKNOWN], minlength=1).max())
+        return True, int(np.bincount(marks, minlength=1).max())
 
     def begin_pass(self) -> Delivery:
         """Return the report in which a stream counts what it delivers in a pass. Only this process reads it."""

@@ -11,6 +11,7 @@ import subprocess
 import tarfile
 import zlib
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -252,13 +253,7 @@ class _StrictInfo(tarfile.TarInfo):
 
 
 def _read_keys(url: str) -> tuple[list[str], _Stamp]:
-    """Return the keys of a shard's samples, in their order, and the shard's stamp.
-
-    Raises
-    ------
-    PrunedataError
-        If the shard cannot be read to its end, or the files of a key are not side by side.
-    """
+    """Return the keys of a shard's samples, in their order, and the shard's stamp."""
     keys: list[str] = []
     try:
         stamp = _stamp_of(url)
@@ -276,14 +271,10 @@ def _read_keys(url: str) -> tuple[list[str], _Stamp]:
 
 
 def _check_keys(keys: list[str], url: str) -> None:
-    if len(set(keys)) != len(keys):
-        seen: set[str] = set()
-        for key in keys:
-            if key in seen:
-                raise PrunedataError(
-                    f"Expected each key once in a shard, and its members side by side. Got {key!r} twice in {url}."
-                )
-            seen.add(key)
+    if repeated := [key for key, times in Counter(keys).items() if times > 1]:
+        raise PrunedataError(
+            f"Expected each key once in a shard, and its members side by side. Got {repeated[0]!r} twice in {url}."
+        )
     if strange := [key for key in keys if "\n" in key]:
         raise PrunedataError(f"Expected keys without line breaks. Got {strange[0]!r} in {url}.")
 

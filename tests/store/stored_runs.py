@@ -1,6 +1,7 @@
 """A run of which everything is in its store, and what has to be true of one that is refused."""
 
 import json
+import os
 import warnings
 import zlib
 from copy import deepcopy
@@ -115,9 +116,28 @@ def changed(document, path, value):
     return copy
 
 
-def sign(place, found):
-    """Write a pointer as a stranger would, its digest right."""
+def signed(found):
+    """The file of a pointer as a stranger would write it, its digest right."""
     found = {key: value for key, value in found.items() if key != "digest"}
     found["digest"] = zlib.crc32(json.dumps(found).encode())
     node = {"zarr_format": 3, "node_type": "group", "attributes": {"prunedata": found}}
-    (place / "zarr.json").write_text(json.dumps(node))
+    return json.dumps(node).encode()
+
+
+def sign(place, found):
+    """Put another pointer into a store, its digest right."""
+    (place / "zarr.json").write_bytes(signed(found))
+
+
+def is_locked(folder):
+    """Whether another process would find a folder locked; a descriptor of its own is to the system as another one."""
+    import fcntl  # not on Windows
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from prunedata import Pruner, Schedule
 from prunedata.cli.main import main
 from prunedata.errors import DamagedStore, PrunedataError, StoreError
-from prunedata.findings.advice import Advice, advise
 from prunedata.findings.compare import compare
 from prunedata.findings.inspection import advise_now, inspect
 from prunedata.findings.table import suspect_table
@@ -115,7 +114,6 @@ def look_at(place):
 
 def read(place, capsys):
     """It is read or refused as the library does; no command has a traceback, or prints escapes; nothing is changed."""
-    before = contents(place)
     plainly(lambda: read_run(place), StoreError)
     plainly(lambda: inspect(place), StoreError)
     plainly(lambda: start(store=place, resume=True), PrunedataError)
@@ -153,7 +151,8 @@ def test_each_place_of_a_store_with_two_kinds_of_values(pattern, tmp_path, capsy
     for at, path in enumerate(list(places(found))[1 + part :: 4]):
         for value in (PLAIN[7 * at % len(PLAIN)], PLAIN[(7 * at + 13) % len(PLAIN)]):
             sign(place, changed(found, path, value))
-            read(place, capsys)
+            if plainly(lambda: read_run(place), StoreError):  # what is refused is refused alike by all that reads
+                read(place, capsys)
 
 
 @given(data=st.data())
@@ -232,6 +231,7 @@ def test_each_place_of_a_checkpoint_with_each_kind_of_value(saved, part):
         (("state", "run", "policy", "name"), 3),
         (("state", "run", "other"), 3),
         (("generation",), 10**400),
+        *((("state", "history", 2, "high"), high) for high in ("many", -1, 0.5, True, None, 1 << 60)),
     ],
 )
 def test_what_can_be_no_state_is_damage(pattern, tmp_path, path, value):
@@ -278,32 +278,6 @@ def test_arrays_may_come_in_any_kind_of_bytes(saved):
         run = start()
         run.load_state_dict(state)
         assert run.state_dict()["arrays"] == saved["arrays"]
-
-
-ADVICE = advise(
-    [
-        {"number": at, "kept": 100, "observed": 100, "mean_loss": 2.0, "validation": figure}
-        for at, figure in enumerate([20.0, 40, 60, 70, 74, 75, 70, 62, 55])
-    ],
-    Schedule(60, 60, 20, 5, 4),
-    np.linspace(-1, 1, 100),
-).to_dict()
-
-
-@pytest.mark.parametrize("field", ADVICE)
-def test_advice_with_each_kind_of_value(field):
-    assert Advice.from_dict(json.loads(json.dumps(ADVICE))).verdict == "prune"
-    refused = 0
-    for value in STRANGE:
-        try:
-            found = Advice.from_dict(changed(ADVICE, (field,), value))
-        except PrunedataError as error:
-            refused += 1
-            assert len(str(error)) < 3000  # noqa: PT017
-            assert str(error).isprintable()  # noqa: PT017
-        else:
-            assert Advice.from_dict(json.loads(json.dumps(found.to_dict()))) == found
-    assert refused >= 6
 
 
 def test_a_run_of_ten_million_epochs_is_made_without_a_look_at_each(tmp_path, monkeypatch):

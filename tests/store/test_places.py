@@ -1,6 +1,5 @@
 """How files are read, written and swept on a disk and elsewhere; and zarr's own suite for stores."""
 
-import errno
 import gc
 import io
 import os
@@ -20,13 +19,13 @@ from zarr.storage import MemoryStore, WrapperStore
 from zarr.testing.store import StoreTests
 
 import prunedata.store.durable
-from prunedata import Pruner, Schedule
 from prunedata.errors import DamagedStore
 from prunedata.store import lock
 from prunedata.store.durable import DurableStore, check_own_folder, is_missing, list_names, read_bytes, write_bytes
 from prunedata.store.location import open_location
 from prunedata.store.lock import WriteLock
 from prunedata.store.run_store import RunStore
+from tests.store.stored_runs import is_locked
 
 # Where a run is kept: what can be opened, and how files are read, written and swept there.
 
@@ -55,21 +54,19 @@ class TestAnyStore:
         write_bytes(store, "a/b", b"1")
         assert read_bytes(store, "a/b", 9) == b"1"
 
-    def test_more_than_there_may_be_is_refused(self, store):
+    def test_more_than_there_may_be_is_refused_and_not_read(self, store):
+        """Else a stranger's object would fill the memory before it is refused."""
         write_bytes(store, "a", b"12345")
         with pytest.raises(DamagedStore, match=r"Expected at most 4 bytes in a\. Got more\."):
             read_bytes(store, "a", 4)
-
-    def test_no_more_is_read_than_there_may_be(self):
-        """Else a stranger's object would fill the memory before it is refused."""
         asked = []
 
-        class RunOptions(WrapperStore):
+        class Watched(WrapperStore):
             async def get(self, key, prototype, byte_range=None):
                 asked.append(byte_range)
                 return await super().get(key, prototype, byte_range)
 
-        store = RunOptions(MemoryStore())
+        store = Watched(MemoryStore())
         write_bytes(store, "a", b"12345")
         with pytest.raises(DamagedStore, match="Expected at most 2 bytes"):
             read_bytes(store, "a", 2)
@@ -114,26 +111,21 @@ class TestDisk:
         assert ((tmp_path / key).stat().st_ino == before) == in_place
         assert read_bytes(store, key, 9) == value
 
-    @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
-    def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(self, tmp_path, monkeypatch, error):
+    @pytest.mark.parametrize(
+        ("owner", "call", "error"), [(os, "fsync", OSError), (os, "fsync", KeyboardInterrupt), (Path, "open", OSError)]
+    )
+    def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(self, tmp_path, monkeypatch, owner, call, error):
         store = DurableStore(tmp_path)
         write_bytes(store, "a", b"1")
 
-        def fail(descriptor):
-            raise error
+        def fail(*_):
+            raise error("disk full")
 
-        monkeypatch.setattr(os, "fsync", fail)
-        with pytest.raises(error):
+        monkeypatch.setattr(owner, call, fail)
+        with pytest.raises(error, match="disk full"):
             write_bytes(store, "a", b"2")
+        monkeypatch.undo()
         assert (list_names(store), read_bytes(store, "a", 9)) == (["a"], b"1")
-
-    def test_a_write_that_cannot_begin_is_told_for_what_it_is(self, tmp_path, monkeypatch):
-        def full(*_):
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-        monkeypatch.setattr(Path, "open", full)
-        with pytest.raises(OSError, match="No space left"):
-            write_bytes(DurableStore(tmp_path), "a", b"1")
 
     def test_a_folder_that_another_makes_at_the_same_instant_is_as_good(self, tmp_path, monkeypatch):
         folder, not_yet = tmp_path / "run", [True]
@@ -150,13 +142,13 @@ class TestDisk:
         """It may grow after its length was looked at, and be any length at all."""
         asked = []
 
-        class RunOptions(io.BytesIO):
+        class Watched(io.BytesIO):
             def read(self, size=-1):
                 asked.append(size)
                 return super().read(size)
 
         (tmp_path / "a").write_bytes(b"12345")
-        monkeypatch.setattr(Path, "open", lambda self, mode: RunOptions(b"12345"))
+        monkeypatch.setattr(Path, "open", lambda self, mode: Watched(b"12345"))
         assert read_bytes(DurableStore(tmp_path), "a", 9) == b"12345"
         with pytest.raises(DamagedStore, match="Expected at most 2 bytes"):
             read_bytes(DurableStore(tmp_path), "a", 2)
@@ -236,25 +228,28 @@ class TestDurableStore(StoreTests[DurableStore, cpu.Buffer]):
 # What the local disk holds after a power cut, as far as the order of calls decides it.
 
 
-def test_a_file_is_safe_before_it_has_its_name_and_its_folders_before_the_pointer(tmp_path, monkeypatch):
-    """The order of what reaches the disk, seen at the calls that decide it; they do their work."""
+@pytest.fixture
+def happened(tmp_path, monkeypatch):
+    """What becomes safe or gets its name, in its order, as paths from the test's folder; the calls do their work."""
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("needs /proc, to know what a descriptor is of")
     happened = []
 
-    def names(descriptor):
-        return os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), tmp_path)
-
     def fsync(descriptor, _fsync=os.fsync):
-        happened.append(("safe", names(descriptor)))
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        happened.append(("safe", os.path.relpath(path, tmp_path)))
         _fsync(descriptor)
 
     def replace(part, path, _replace=Path.replace):
         happened.append(("named", os.path.relpath(path, tmp_path)))
         return _replace(part, path)
 
-    if not Path("/proc/self/fd").exists():
-        pytest.skip("needs /proc")
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(Path, "replace", replace)
+    return happened
+
+
+def test_a_file_is_safe_before_it_has_its_name_and_its_folders_before_the_pointer(tmp_path, happened):
     store = RunStore(tmp_path / "deep" / "run")
     store.create({})
     assert happened[:2] == [("safe", "."), ("safe", "deep")]  # where the new folders have their names
@@ -300,35 +295,21 @@ def test_a_chunk_is_written_in_its_place_and_safe_before_the_pointer(tmp_path, m
     assert (tmp_path / "counts-0" / "c" / "0").read_bytes() == other
 
 
-@pytest.mark.parametrize("torn", [b"", b"12", b"12345678"])
-def test_a_chunk_that_was_left_torn_is_replaced(tmp_path, torn):
-    store = RunStore(tmp_path)
-    store.create({})
-    for _ in range(2):
-        store.write({}, {"counts": np.arange(5, dtype=np.uint8)})
-    (tmp_path / "counts-1" / "c" / "0").write_bytes(torn)
-    store.write({}, {"counts": np.arange(5, dtype=np.uint8)})
-    found = RunStore(tmp_path).read()
-    assert found is not None
-    assert found[1]["counts"].tolist() == [0, 1, 2, 3, 4]
-
-
-def test_a_folder_that_somebody_else_made_has_its_name_made_safe_too(tmp_path, monkeypatch):
-    """A run that was killed between making its folder and seeing its name safe leaves it to the next one to do so."""
-    if not Path("/proc/self/fd").exists():
-        pytest.skip("needs /proc")
-    safe = []
-
-    def fsync(descriptor, _fsync=os.fsync):
-        safe.append(os.readlink(f"/proc/self/fd/{descriptor}"))
-        _fsync(descriptor)
-
+def test_what_a_killed_process_made_and_did_not_see_safe_is_seen_safe_by_the_next(tmp_path, happened):
+    """The folders of the run, and those above it, which it may have made as well."""
     place = tmp_path / "deep" / "run"
     place.mkdir(parents=True)
-    monkeypatch.setattr(os, "fsync", fsync)
-    RunStore(place).create({})
-    assert [str(tmp_path / "deep"), str(tmp_path)] == safe[:2]
-    assert str(place) in safe[2:]
+    store = RunStore(place)
+    store.create({})
+    assert happened[:2] == [("safe", "deep"), ("safe", ".")]
+    assert ("safe", "deep/run") in happened[2:]
+    for _ in range(2):
+        store.write({}, {"counts": np.arange(5, dtype=np.uint8)})
+    folders = {path.relative_to(tmp_path) for path in place.rglob("*") if path.is_dir()}
+    assert len(folders) > 3
+    happened.clear()
+    RunStore(place).read()
+    assert {("safe", str(folder)) for folder in folders} <= set(happened)
 
 
 def test_files_that_a_writer_puts_in_their_place_meanwhile_do_not_make_a_store_read_only(tmp_path):
@@ -353,78 +334,27 @@ def test_files_that_a_writer_puts_in_their_place_meanwhile_do_not_make_a_store_r
         writer.join()
 
 
-# What a killed process made, and did not see safe, is seen safe by the next one.
+pytest.importorskip("fcntl")
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs to know what a descriptor is of")
-def test_who_goes_on_synchronises_every_folder_of_the_run(tmp_path, monkeypatch):
-    def opened():
-        return Pruner(50, Schedule(6, 6, 2, 1, 1), prune=10, store=tmp_path / "run.zarr", resume=True)
-
-    first = opened()
-    epoch = first.begin_epoch()
-    first.observe(np.ones(epoch.kept), np.flatnonzero(epoch.keep))
-    first.end_epoch()
-    folders = {path for path in (tmp_path / "run.zarr").rglob("*") if path.is_dir()} | {tmp_path / "run.zarr"}
-    del first
-    synchronised, fsync = set(), os.fsync
-
-    def noted(descriptor):
-        synchronised.add(os.readlink(f"/proc/self/fd/{descriptor}"))
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", noted)
-    opened()
-    assert len(folders) > 3
-    assert {str(folder) for folder in folders} <= synchronised
-
-
-fcntl = pytest.importorskip("fcntl")
-
-
-class Other:
-    """Has a folder open on its own, as another process would, and may lock it."""
-
-    def __init__(self, folder):
-        self.descriptor = os.open(folder, os.O_RDONLY)
-
-    def lock(self):
-        """Whether nobody else has it locked."""
-        try:
-            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def close(self):
-        os.close(self.descriptor)
-
-
-@pytest.fixture
-def other(tmp_path):
-    found = Other(tmp_path)
-    yield found
-    found.close()
-
-
-def test_a_folder_is_locked_until_its_last_holder_is_gone(tmp_path, other):
+def test_a_folder_is_locked_until_its_last_holder_is_gone(tmp_path):
     one, two, three = (WriteLock(tmp_path) for _ in range(3))
     (tmp_path / "link").symlink_to(tmp_path)
     four = WriteLock(tmp_path / "link")
     assert one.folder == tmp_path
-    assert not other.lock()
+    assert is_locked(tmp_path)
     one.release()
     one.release()
     del two
     four.release()
     gc.collect()
-    assert not other.lock()
+    assert is_locked(tmp_path)
     three.release()
-    assert other.lock()
+    assert not is_locked(tmp_path)
 
 
 @pytest.mark.parametrize("how", ["the system has none", "the file system has none"])
-def test_where_there_are_no_locks_nobody_knows_to_be_alone(tmp_path, monkeypatch, other, how):
+def test_where_there_are_no_locks_nobody_knows_to_be_alone(tmp_path, monkeypatch, how):
     def flock(descriptor, kind):
         raise OSError(95, "Operation not supported")
 
@@ -436,7 +366,7 @@ def test_where_there_are_no_locks_nobody_knows_to_be_alone(tmp_path, monkeypatch
     assert one.claim() is False
     one.check()
     monkeypatch.undo()
-    assert other.lock()
+    assert not is_locked(tmp_path)
 
 
 def test_a_lock_that_was_lost_is_known_to_be(tmp_path, monkeypatch):

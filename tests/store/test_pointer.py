@@ -1,34 +1,28 @@
 """The pointer and the state alone, in memory: what is written is read, and nothing else passes for it."""
 
+import itertools
 import json
-import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from zarr.storage import MemoryStore
 
 from prunedata import Schedule
 from prunedata.checks import LARGEST
 from prunedata.errors import DamagedStore, ForeignStore, PrunedataError, StoreError
 from prunedata.store import pointer as pointers
 from prunedata.store.pointer import Records, decode_pointer, encode_pointer
+from prunedata.store.run_store import RunStore
 from prunedata.store.state import RunState
+from tests.store.stored_runs import REMOVED, signed
 
-REMOVED = object()
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
-
-
-def signed(pointer):
-    """The file of a pointer under the digest that it should have."""
-    body = {key: value for key, value in pointer.items() if key != "digest"}
-    node = {"zarr_format": 3, "node_type": "group", "attributes": {"prunedata": body}}
-    body["digest"] = zlib.crc32(json.dumps(body).encode())
-    return json.dumps(node).encode()
 
 
 def encoded(generation=3, arrays=None, state=None):
@@ -147,6 +141,17 @@ class TestPointer:
         with pytest.raises(DamagedStore):
             decoded(raw)
 
+    def test_no_flipped_bit_goes_unseen(self):
+        """Also of what stands before our own attributes, which no digest covers."""
+        raw = encoded(arrays={"hits": ABOUT}, state={"epoch": 1, "history": [{"number": 0, "sketch": "x"}]})
+        whole = decoded(raw)
+        for at, bit in itertools.product(range(len(raw)), range(8)):
+            try:
+                found = decoded(raw[:at] + bytes([raw[at] ^ 1 << bit]) + raw[at + 1 :])
+            except StoreError:
+                continue
+            assert found == whole  # as of a letter of a name that nobody reads
+
     def test_one_that_is_too_long_to_be_read_is_not_written(self, monkeypatch):
         assert pointers.MOST == 64 * 2**20  # as docs/reliability.md says
         longest = encoded(state={"x": "x" * 1000})
@@ -164,6 +169,63 @@ class TestPointer:
     def test_json_of_another_kind_is_foreign(self, raw):
         with pytest.raises(ForeignStore):
             decoded(raw)
+
+
+# A long history: each record is encoded once, and no commit holds another than the run's.
+
+
+def record(number, **more):
+    return {"number": number, "mean_loss": 0.5, **more}
+
+
+def epochs(history):
+    return {"epoch": len(history), "history": history}
+
+
+def test_a_commit_encodes_as_many_records_after_many_epochs_as_after_few(monkeypatch):
+    encoded = []
+
+    def text(record, _text=pointers._text):
+        encoded.append(record["number"])
+        return _text(record)
+
+    monkeypatch.setattr(pointers, "_text", text)
+    run, history = RunStore(MemoryStore()), []
+    run.create(epochs([]))
+    for number in range(200):
+        history.append(record(number))
+        encoded.clear()
+        run.write(epochs(history), {})
+        assert len(encoded) <= 2
+    assert run.read()[0] == epochs(history)
+
+
+TURNS = st.tuples(st.integers(0, 9), st.integers(0, 9), st.booleans(), st.integers(0, 9))
+
+
+@given(st.lists(TURNS, min_size=1, max_size=8), st.integers(0, 99))
+@example([(0, 3, False, 9), (1, 4, False, 9)], 0)  # goes back, and then further than before
+@example([(0, 3, False, 9), (3, 4, False, 0)], 0)  # older records lose their sketches
+def test_a_commit_has_the_history_that_the_run_has(turns, length):
+    """Also if the run goes back, to copies as from a checkpoint, or to the records themselves.
+
+    The last record may still change, as its seconds are complete only after its commit, and older ones may lose their
+    sketch.
+    """
+    place, history = MemoryStore(), []
+    run = RunStore(place)
+    run.create(epochs([]))
+    for turn, (back, count, copied, sketches) in enumerate(turns):
+        history = [dict(one) if copied else one for one in history[:back]]
+        more = {"turn": turn, "text": "é" * length, "sketch": "x"}
+        history += [record(number, **more) for number in range(len(history), count)]
+        for one in history[sketches:]:
+            one.pop("sketch", None)
+        for overhead in (0.0, 1.5):
+            if history:
+                history[-1]["overhead"] = overhead
+            run.write(epochs(history), {})
+            assert RunStore(place, mode="r").read()[0] == epochs(history)
 
 
 SCHEDULE = Schedule(3, window=3, start=1, block=1, pruned_per_block=1).to_dict()
@@ -184,6 +246,10 @@ def state(**changes):
     return RunState(**(PLAIN_STATE | {"arrays": COUNTS} | changes))
 
 
+def described(arrays):
+    return {name: (array.dtype, array.tolist()) for name, array in arrays.items()}
+
+
 class TestState:
     @pytest.mark.parametrize(
         "more",
@@ -194,12 +260,14 @@ class TestState:
             {"shared": {"steps": True}},
         ],
     )
-    def test_it_goes_through_json(self, more):
+    def test_it_goes_through_json_and_a_checkpoint(self, more):
         plain = state(**more).to_json()
         assert plain == PLAIN_STATE | {"data": None} | more
-        again = RunState.from_json(json.loads(json.dumps(plain)), COUNTS)
-        assert again.to_json() == plain
-        assert again.arrays == COUNTS
+        packed = state(**more).to_checkpoint()
+        assert packed["format"] == 3
+        for again in (RunState.from_json(json.loads(json.dumps(plain)), COUNTS), RunState.from_checkpoint(packed)):
+            assert again.to_json() == plain
+            assert described(again.arrays) == described(COUNTS)
 
     @pytest.mark.parametrize("shared", [[], {"steps": False}, {"size": 8}, {"size": 8, "shuffle": 1}], ids=str)
     def test_what_is_shared_is_global_batches_or_steps(self, shared):
@@ -217,13 +285,11 @@ class TestState:
         with pytest.raises(PrunedataError):
             RunState.from_json(PLAIN_STATE | change, COUNTS)
 
-    @pytest.mark.parametrize("kind", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"])
-    @pytest.mark.parametrize("order", "<>")
-    def test_arrays_of_numbers_go_through_a_checkpoint(self, kind, order):
-        array = np.arange(4, dtype=order + kind)
-        packed = state(arrays=COUNTS | {"mine": array}).to_checkpoint()
-        again = RunState.from_checkpoint(packed).arrays["mine"]
-        assert (again.dtype, again.tolist()) == (array.dtype, array.tolist())
+    def test_arrays_of_numbers_go_through_a_checkpoint(self):
+        kinds = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
+        arrays = {order + kind: np.arange(4, dtype=order + kind) for order in "<>" for kind in kinds}
+        packed = state(arrays=COUNTS | arrays).to_checkpoint()
+        assert described(RunState.from_checkpoint(packed).arrays) == described(COUNTS | arrays)
 
     @pytest.mark.parametrize(
         "kind", ["|O", "|b1", "<U1", "|S1", "|V1", "<c8", "<M8[s]", "<f1", "<f16", "x", None, [], 3]
@@ -233,14 +299,6 @@ class TestState:
         packed["arrays"]["mine"] = {"dtype": kind, "data": bytes(64)}
         with pytest.raises(PrunedataError, match=r"^Expected the result of state_dict\(\)\."):
             RunState.from_checkpoint(packed)
-
-    def test_it_goes_through_a_checkpoint(self):
-        assert state().to_checkpoint()["format"] == 3
-        again = RunState.from_checkpoint(state(processes=2).to_checkpoint())
-        assert again.to_json() == state(processes=2).to_json()
-        assert {name: (array.dtype, array.tolist()) for name, array in again.arrays.items()} == {
-            name: (array.dtype, array.tolist()) for name, array in COUNTS.items()
-        }
 
     @pytest.mark.parametrize(
         ("samples", "arrays", "refused"),

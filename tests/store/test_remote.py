@@ -4,7 +4,6 @@ import gc
 import json
 import warnings
 
-import numpy as np
 import pytest
 from zarr.core.sync import sync
 from zarr.storage import FsspecStore
@@ -15,13 +14,11 @@ from prunedata.errors import (
     DeniedStore,
     ForeignStore,
     PrunedataError,
-    RunExists,
-    StoreError,
     UnreachableStore,
 )
 from prunedata.findings.inspection import inspect
-from prunedata.store.run_store import RunStore
 from tests.store.stored_runs import observe, outcome, start
+from tests.store.test_store import OnAnyPlace
 
 boto3 = pytest.importorskip("boto3")
 s3fs = pytest.importorskip("s3fs")
@@ -125,39 +122,14 @@ def assert_refused(bucket, store, error, **changes):
     assert bucket.contents() == before
 
 
-def test_a_run_goes_on_as_if_it_had_never_stopped(store, bucket):
-    whole = start(None)
-    train(whole, 8)
-    train(start(store), 3)
-    second = start(store, resume=True)
-    train(second, 2)
-    observe(second, 2)
-    second.commit()
-    third = start(store, resume=True)
-    assert third.next_epoch == 5
-    train(third, 3)
-    assert outcome(third) == outcome(whole)
-    assert outcome(start(store, resume=True)) == outcome(whole)
-    assert all(key.startswith("deep/run.zarr/") for key in bucket.contents())
+class TestS3(OnAnyPlace):
+    """What holds on any place."""
 
 
-def test_an_existing_run_is_never_overwritten(store, bucket):
+def test_a_run_has_its_objects_below_its_url_and_is_no_other(store, bucket):
     train(start(store), 2)
-    before = bucket.contents()
-    with pytest.raises(RunExists):
-        start(store)
-    assert bucket.contents() == before
+    assert all(key.startswith("deep/run.zarr/") for key in bucket.contents())
     assert_refused(bucket, store, ForeignStore, seed=4)
-
-
-def test_a_second_writer_stops_the_first(store, bucket):
-    first = start(store)
-    train(first, 1)
-    train(start(store, resume=True), 1)
-    before = bucket.contents()
-    with pytest.raises(StoreError, match="Another process"):
-        train(first, 1)
-    assert bucket.contents() == before
 
 
 def test_inspect(store, bucket, capsys):
@@ -276,15 +248,3 @@ def test_no_credentials(bucket, sessions, address, monkeypatch, tmp_path):
         with pytest.raises(DeniedStore, match=r"^Expected credentials for .*AWS_ACCESS_KEY_ID.*profile") as caught:
             call(sessions[-1])
         assert isinstance(caught.value, PermissionError)
-
-
-def test_several_chunks(store, bucket, monkeypatch):
-    monkeypatch.setattr("prunedata.store.slots.CHUNK", 64)
-    arrays = {"counts": np.arange(300, dtype=np.uint16)}
-    first = RunStore(store)
-    first.create({})
-    first.write({"epoch": 1}, arrays)
-    state, found = RunStore(store, mode="r").read()
-    assert state["epoch"] == 1
-    np.testing.assert_array_equal(found["counts"], arrays["counts"])
-    assert len([key for key in bucket.contents() if "counts-1/c/" in key]) == 5
