@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jax.experimental import io_callback
 
-from prunedata.adapters.keras.recorders import Recorder, two_likeliest, weights_in
+from prunedata.adapters.keras.recorders import StepRecorder, two_likeliest, weights_in
 from prunedata.counting import guess
 from prunedata.counting.batches import NO_NUMBER, NOTHING
 from prunedata.errors import LossError
@@ -17,7 +17,7 @@ from prunedata.types import Array, SomeIds
 __all__ = ["JaxRecorder"]
 
 
-class JaxRecorder(Recorder):
+class JaxRecorder(StepRecorder):
     """Nothing may be raised within a callback, where JAX would wrap it: what came is checked when it is handed over."""
 
     def __init__(self, pruner: Pruner) -> None:

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from prunedata.adapters.keras.recorders import Recorder, two_likeliest, weights_in
+from prunedata.adapters.keras.recorders import StepRecorder, two_likeliest, weights_in
 from prunedata.counting.batches import NOTHING
 from prunedata.counting.counts import Tally
 from prunedata.errors import LossError
@@ -17,7 +17,7 @@ from prunedata.run.pruner import Pruner
 __all__ = ["GraphRecorder"]
 
 
-class GraphRecorder(Recorder):
+class GraphRecorder(StepRecorder):
     """The losses of an epoch in the order in which they came.
 
     No step calls Python, so that it may be compiled by XLA, and several may run in one call.

@@ -5,22 +5,22 @@ from typing import Any
 
 import torch
 
-from prunedata.adapters.keras.recorders import Recorder, weights_in
-from prunedata.adapters.torch import losses as on_device
+from prunedata.adapters.keras.recorders import StepRecorder, weights_in
+from prunedata.adapters.torch.losses import Block, Recorder, finite
 from prunedata.run.pruner import Pruner
 
 __all__ = ["TorchRecorder"]
 
 
-class TorchRecorder(Recorder):
+class TorchRecorder(StepRecorder):
     """Hands the losses of a step over at once."""
 
     def __init__(self, pruner: Pruner) -> None:
         super().__init__(pruner)
-        self._losses = on_device.Recorder(pruner)
+        self._losses = Recorder(pruner)
         self._losses.passes_nan = True
 
-    def held_back(self) -> Iterator[on_device.Block]:
+    def held_back(self) -> Iterator[Block]:
         """Hand over the losses that are on a device."""
         return self._losses.held_back()
 
@@ -45,7 +45,7 @@ class TorchRecorder(Recorder):
     def add_many(self, ids: Any, losses: Any, logits: Any, sizes: Sequence[int]) -> None:
         """Observe batches of so many samples each; where a loss is no number, with the mean of its batch."""
         self._handed_over += len(ids)
-        self._losses.add(ids.cpu().numpy(), on_device.finite(losses, sizes), logits, sizes)
+        self._losses.add(ids.cpu().numpy(), finite(losses, sizes), logits, sizes)
 
     @staticmethod
     def joined(parts: Sequence[Any]) -> Any:

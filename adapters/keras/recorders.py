@@ -12,10 +12,10 @@ from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 from prunedata.types import Mask, SomeIds, Weights
 
-__all__ = ["Recorder", "recorder_for", "two_likeliest", "weights_in"]
+__all__ = ["StepRecorder", "recorder_for", "two_likeliest", "weights_in"]
 
 
-class Recorder(Adapter):
+class StepRecorder(Adapter):
     """Records the losses of a model's steps, and has what they weigh.
 
     Its ``weights_of(ids)`` returns the weights of a batch's losses and which samples count, shape (n,) each, or None if
