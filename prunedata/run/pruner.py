@@ -332,7 +332,11 @@ class Pruner:
         return self._engine.meter.overhead.elapsed
 
     def kept_in(self, epoch: int) -> int:
-        """Return how many samples epoch number ``epoch`` delivers, also before it begins; or has delivered."""
+        """Return how many samples epoch number ``epoch`` delivers, also before it begins; or has delivered.
+
+        Raises :class:`PrunedataError` for an epoch that the schedule does not have.
+        """
+        epoch = integer("epoch", epoch, 0, self.schedule.epochs - 1)
         history = self._engine.ledger.history
         return int(history[epoch]["kept"]) if 0 <= epoch < len(history) else self._engine.pruning.kept_in(epoch)
 

@@ -53,6 +53,12 @@ def test_epochs_are_what_the_schedule_and_the_amount_say(schedule, policy, sampl
         assert record["overhead"] > 0
 
 
+@pytest.mark.parametrize("epoch", [-1, SCHEDULE.epochs, 0.5, None])
+def test_what_an_epoch_keeps_that_the_schedule_does_not_have_is_refused(epoch):
+    with pytest.raises(PrunedataError, match="epoch"):
+        pruner(5, SCHEDULE, prune=2).kept_in(epoch)
+
+
 def test_an_epoch_cannot_be_changed():
     epoch = next(pruner(5, SCHEDULE, prune=2).epochs())
     with pytest.raises(ValueError, match="read-only"):
