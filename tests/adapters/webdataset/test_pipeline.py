@@ -442,6 +442,13 @@ def test_samples_that_went_into_other_shards_are_followed(tmp_path):
     assert [later.keys[number] for number, _ in pairs] == [sample["__key__"] for _, sample in pairs]
 
 
+def test_a_run_that_was_told_its_length_has_the_keys_of_the_index(tmp_path):
+    index, pruner = scanned(tmp_path / "shards", "abc", "def"), Pruner(6, epochs=3, prune=1)
+    wrap(dataset(index, shardshuffle=False), pruner, index)
+    pruner.begin_epoch()
+    assert "keys" in pruner.state_dict()["arrays"]
+
+
 def test_keys_that_stand_in_two_shards_are_none(tmp_path):
     index = ShardIndex.scan([write_tar(tmp_path / f"{n}.tar", [("a.uid", b"1")]) for n in range(2)])
     pruner = Pruner(epochs=3, prune=1)
