@@ -114,15 +114,16 @@ def decode_pointer(raw: bytes, location: str) -> dict[str, Any]:
 
 
 def _check_format(found: object, location: str) -> None:
-    if type(found) is int and found == FORMAT:
-        return
-    why = ": it was written by another version of prunedata, or it is damaged."
     if type(found) is int and found in TOO_OLD:
-        why = (
-            ", which is too old: a development version of prunedata wrote it. Start again: name another store, or "
-            "delete this one."
+        raise ForeignStore(
+            f"Expected a store of format {FORMAT} at {location}. Got format {found}, which is too old: a development "
+            "version of prunedata wrote it. Start again: name another store, or delete this one."
         )
-    raise ForeignStore(f"Expected a store of format {FORMAT} at {location}. Got format {shown(found)}{why}")
+    if type(found) is not int or found != FORMAT:
+        raise ForeignStore(
+            f"Expected a store of format {FORMAT} at {location}. Got format {shown(found)}: "
+            "it was written by another version of prunedata, or it is damaged."
+        )
 
 
 def _digest(pointer: dict[str, Any], location: str) -> int:
