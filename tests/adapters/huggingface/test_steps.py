@@ -61,11 +61,12 @@ def test_a_scheduler_that_nobody_can_stretch_is_refused():
 
 
 class Noisy(Rows):
-    """Rows of which every third has the wrong label."""
+    """Rows whose classes lie far apart. Every fourth has the wrong label."""
 
     def __init__(self):
         super().__init__()
-        self.labels[::3] = 1 - self.labels[::3]
+        self.points *= 6
+        self.labels[::4] = 1 - self.labels[::4]
 
 
 class Validated(TrainerCallback):
