@@ -34,8 +34,8 @@ TOOK = re.compile(r"^([\d.]+)s (call|setup|teardown) +([^\s\[]+)", re.M)
 NOTHING_CHOSEN = 5
 """pytest's status where its options choose no test."""
 ROOMS = {
-    "vision": ["watch/test_fastai.py", "watch/test_ultralytics.py"],
-    "watch": ["watch"],
+    "huggingface": ["adapters/huggingface"],
+    "torch": ["adapters/torch"],
     # What has TensorFlow beside PyTorch, which others then needn't load.
     "keras": [
         "adapters/keras",
@@ -44,16 +44,16 @@ ROOMS = {
         "benchmarks/demo/test_stream.py",
         "benchmarks/streams",
     ],
+    "watch": ["watch"],
+    "vision": ["watch/test_fastai.py", "watch/test_ultralytics.py"],
     "rest": [""],
-    "faults": ["benchmarks/faults"],
-    "distributed": ["benchmarks/distributed", "benchmarks/overhead", "benchmarks/scale"],
-    "torch": ["adapters/torch"],
     "benchmarks": ["benchmarks"],
-    "huggingface": ["adapters/huggingface"],
-    "store": ["store"],
+    "distributed": ["benchmarks/distributed", "benchmarks/overhead", "benchmarks/scale"],
     "contract": ["adapters/test_conformance.py"],
-    "lightning": ["adapters/lightning"],
+    "faults": ["benchmarks/faults"],
+    "store": ["store"],
     "adapters": ["adapters"],
+    "lightning": ["adapters/lightning"],
     "streams": ["adapters/test_iterable.py", "adapters/webdataset", "streams"],
 }
 """Folders and files of tests; a room has not what lies within another one's. Those that take long begin first."""
