@@ -22,16 +22,9 @@ from benchmarks.common.commands import add_results, program, show
 from benchmarks.common.records import Facts, Runs
 from benchmarks.frontier.__main__ import RESULTS as HEADS
 from benchmarks.frontier.__main__ import TODAY
+from benchmarks.frontier.late.first_page import BEGIN_FIRST_PAGE, OF_FRONTIER, first_page
 from benchmarks.frontier.late.measure import ARMS, measure
-from benchmarks.frontier.late.report import (
-    BEGIN,
-    BEGIN_FIRST_PAGE,
-    BEGIN_TRACES,
-    OF_FRONTIER,
-    first_page,
-    report,
-    traces,
-)
+from benchmarks.frontier.late.report import BEGIN, BEGIN_TRACES, report, traces
 from benchmarks.frontier.late.subjects import KINDS, SUBJECTS
 from benchmarks.gpu.__main__ import RESULTS as DEEP
 from prunedata.errors import NeverPrunesWarning

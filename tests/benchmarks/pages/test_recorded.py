@@ -19,8 +19,9 @@ from benchmarks.frontier.__main__ import BY_WEIGHT, CORRECTED, LIMITS, SHORT, TO
 from benchmarks.frontier.__main__ import RESULTS as FRONTIER
 from benchmarks.frontier.late.__main__ import DEEP, heads
 from benchmarks.frontier.late.__main__ import RESULTS as LATE
+from benchmarks.frontier.late.first_page import BEGIN_FIRST_PAGE, first_page
 from benchmarks.frontier.late.report import BEGIN as BEGIN_LATE
-from benchmarks.frontier.late.report import BEGIN_FIRST_PAGE, first_page, report
+from benchmarks.frontier.late.report import report
 from benchmarks.frontier.questions import early, limits, slow, targets
 from benchmarks.frontier.report import auto, table, turn
 from benchmarks.frontier.subjects import SUBJECTS
