@@ -168,8 +168,8 @@ class WeighingTrainer:
         epoch = self.pruner.current
         counted = np.ones(len(ids), dtype=np.bool_) if not epoch.zero_weights else epoch.trained[ids]
         part = Part(ids, epoch.loss_weights(ids), counted)
-        labels = batch.get("labels")
-        if self.pruner.wants_labels and isinstance(labels, torch.Tensor) and labels.ndim == 1:
+        labels = None if self._own_losses else batch.get("labels")  # in a loss of one's own they may be no classes
+        if isinstance(labels, torch.Tensor) and labels.ndim == 1 and self.pruner.wants_labels:
             part.given = labels  # before those that do not count are removed
         if not counted.all():
             ignored = {} if self._own_losses else ignored_labels(self.model, batch)
@@ -208,7 +208,7 @@ class WeighingTrainer:
             losses = self._losses_in(model, part)
         finally:
             self._part = None
-        if logits is not None and part.given is not None:  # labels are classes where each sample has logits
+        if logits is not None and part.given is not None:
             self.pruner.see_labels(part.ids, part.given)
         self._record(part.ids, losses, logits)
         return loss

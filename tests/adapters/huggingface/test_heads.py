@@ -275,6 +275,34 @@ def test_labels_that_no_column_has_are_those_of_the_batches(kind, tmp_path):
     assert not any("labels=" in sentence for sentence in run.advice.evidence)
 
 
+class Signs(Rows):
+    """Rows labeled -1 and 1, which are no classes."""
+
+    def __init__(self):
+        super().__init__()
+        self.labels = 2 * self.labels - 1
+
+
+class Hinge(PrunedTrainer):
+    """Trains on such labels by a loss of its own."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, **others):
+        labels = inputs["labels"]
+        outputs = model(**inputs | {"labels": (labels > 0).long()})
+        loss = self.sample_losses(outputs, {"labels": labels}).mean()
+        return (loss, outputs) if return_outputs else loss
+
+    def sample_losses(self, outputs, inputs):
+        return (1 - inputs["labels"] * (outputs["logits"][:, 1] - outputs["logits"][:, 0])).clamp(min=0)
+
+
+def test_whole_numbers_that_are_no_classes_are_not_taken_for_labels(tmp_path):
+    run = pruner_of()
+    build(run, tmp_path, trainer=Hinge, dataset=Signs())[0].train()
+    assert run.next_epoch == len(run.history) > 1
+    assert "label" not in run.arrays
+
+
 def test_the_labels_may_be_named():
     run = Pruner(epochs=6, labels="labels", leave_out="weight")
     run.wrap(Trainer(model=Net(), args=quiet("unused", num_train_epochs=6), train_dataset=Rows()))
