@@ -55,6 +55,8 @@ def recipes(base: Recipe) -> list[Recipe]:
     rare = [replace(base, arm=arm, noise=noise, thinned=THINNED) for noise in (RANDOM40, WORSE, CLEAN)
             for arm in ("watched", "auto-labels", "auto")]  # fmt: skip
     rare += [replace(knowing("known-wrong", noise), thinned=THINNED) for noise in (RANDOM40, WORSE)]
+    rare += [replace(base, arm=arm, noise=noise, thinned=THINNED, balanced=True) for noise in (RANDOM40, WORSE, CLEAN)
+             for arm in ("watched", "auto-labels")]  # fmt: skip
     return [
         watched[CLEAN],
         replace(watched[CLEAN], learning_rate=OTHERS[0]),

@@ -61,7 +61,7 @@ def _place(one: Facts) -> tuple[object, ...]:
     fewer = recipe["epochs"] < 30
     return one["recipe"].get("thinned", 1), list(KINDS).index(one["noise"]), recipe.get("warm_up", WARM_UP) == 0, \
         recipe["learning_rate"] != 0.1, recipe["learning_rate"], recipe["network"], fewer, \
-        ORDER.index(one["policy"]), recipe["epochs"]  # fmt: skip
+        recipe.get("balanced", False), ORDER.index(one["policy"]), recipe["epochs"]  # fmt: skip
 
 
 def _arm(seeds: list[Facts]) -> list[str]:
@@ -72,7 +72,7 @@ def _arm(seeds: list[Facts]) -> list[str]:
     out, wrong = mean(out for out, _ in known) if known else 0, mean(wrong for _, wrong in known) if known else 0
     aucs = [run["suspects_auc"] for run in seeds if run.get("suspects_auc")]
     doubted, rare = mean(run.get("doubted") or 0 for run in seeds), slice(None, None, RARE)
-    name = TITLES.get(one["policy"], f"`{one['policy']}`")
+    name = TITLES.get(one["policy"], f"`{one['policy']}`") + (", class weights" if recipe.get("balanced") else "")
     return [
         KINDS[one["noise"]] + (", rare classes" if thinned else ""),
         f"{recipe['learning_rate']:g}" + (", no warm-up" if cold else ""),

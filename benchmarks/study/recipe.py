@@ -72,6 +72,8 @@ class Recipe:
         Epochs of that warm-up; 0 for none.
     thinned : int
         Of so many samples of every third class one is left; 1 for all of them.
+    balanced : bool
+        Train on each loss divided by how frequent its label is, so that classes weigh alike.
     widen : int
         Widening factor of the wide residual networks.
     """
@@ -90,6 +92,7 @@ class Recipe:
     rates: Literal["steps", "cosine"] = "steps"
     warm_up: int = WARM_UP
     thinned: int = 1
+    balanced: bool = False
     augment: bool = True
     widen: int = 10
 
@@ -141,6 +144,7 @@ class Recipe:
         plain += "" if self.rates == "steps" else f"-{self.rates}{self.learning_rate:g}"
         plain += "" if self.warm_up == WARM_UP else f"-warm{self.warm_up}"
         plain += "" if self.thinned == 1 else f"-thinned{self.thinned}"
+        plain += "-balanced" if self.balanced else ""
         network = f"{self.network}x{self.widen}" if self.network.startswith("wrn") else self.network
         return f"{network}-{size}{plain}-{self.noise}-{self.arm}{saved}-seed{self.seed}"
 

@@ -88,6 +88,8 @@ class Trainer:
         self.optimizer = torch.optim.SGD(
             self.model.parameters(), rate, momentum=0.9, weight_decay=recipe.weight_decay, nesterov=True, fused=cuda
         )
+        # By label; the mean over the samples is 1. What is recorded is the plain loss.
+        self._weights = len(images) / (classes * images.labels.bincount(minlength=classes).clamp(min=1))
         self._generator = torch.Generator(self.device)
         self._graphs = cuda and not parallel if graphs is None else graphs
         self._ids = torch.zeros(recipe.batch_size, dtype=torch.int64, device=self.device)
@@ -128,7 +130,7 @@ class Trainer:
             scores = self._forward(images)
         losses = F.cross_entropy(scores.float(), labels, reduction="none")
         self.optimizer.zero_grad()
-        reduce(losses).backward()
+        reduce(losses * self._weights[labels] if self._recipe.balanced else losses).backward()
         self.optimizer.step()
         return losses.detach()
 
