@@ -19,7 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.common.networks import build
 from benchmarks.common.records import Facts, Runs
 from benchmarks.common.timing import alternate, made_on
-from benchmarks.overhead.watching import WIDTH, trained
+from benchmarks.overhead.watching import FIRST, WIDTH, trained
 from benchmarks.study.data import study_data
 from benchmarks.study.recipe import Recipe
 from benchmarks.study.training_step import Images, Trainer
@@ -245,8 +245,6 @@ def pieces(place: Place) -> list[Piece]:
 
 
 TRAINERS = ("huggingface", "lightning")
-FIRST = 20
-"""Steps that are not timed."""
 
 
 class Busy(nn.Module):

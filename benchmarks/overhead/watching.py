@@ -8,7 +8,7 @@ a tenth of a run's steps stay below, by the processor's clock, so that other pro
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -23,21 +23,29 @@ from benchmarks.common.commands import positive, program
 from benchmarks.common.timing import Row, alternate, machine, table
 from prunedata.adapters.torch.losses import Later
 
-__all__ = ["KINDS", "WIDTH", "main", "trained", "watched_step"]
+__all__ = ["FIRST", "KINDS", "WIDTH", "main", "trained", "watched_step"]
 
 STEP = 5_000.0
 """Microseconds of the step that the goal is a hundredth of."""
 BATCH, WIDTH = 16, 8
+FIRST = 20
+"""Steps that are not timed on a GPU."""
 
 
 class _Clock:
-    """Notes the time after each step: the processor's, and the clock's."""
+    """Notes the time after each step: the processor's, and the clock's.
 
-    def __init__(self) -> None:
+    ``waits`` are steps after which the device is waited for first, as the host may have run ahead of it.
+    """
+
+    def __init__(self, waits: Iterable[int] = ()) -> None:
         self.times: list[float] = []
         self.at: list[float] = []
+        self._waits = frozenset(waits)
 
     def tick(self, *_: Any, **__: Any) -> None:
+        if len(self.at) in self._waits:
+            torch.cuda.synchronize()
         self.times.append(process_time())
         self.at.append(perf_counter())
 
@@ -87,7 +95,7 @@ def transformers_trainer(
             logits = self.layers(points)
             return {"loss": torch.nn.functional.cross_entropy(logits, labels), "logits": logits}
 
-    clock = _Clock()
+    clock = _Clock((FIRST, steps - 1) if gpu else ())
     rows = [{"points": torch.rand(WIDTH), "labels": at % 3} for at in range(steps * BATCH)]
     arguments = TrainingArguments(
         str(folder), num_train_epochs=1, per_device_train_batch_size=BATCH, report_to=[], save_strategy="no",
@@ -104,7 +112,7 @@ def lightning_trainer(
     import lightning.pytorch as pl  # noqa: PLC0415
     from torch.utils.data import DataLoader, TensorDataset  # noqa: PLC0415
 
-    clock = _Clock()
+    clock = _Clock((FIRST, steps - 1) if gpu else ())
     dataset = TensorDataset(torch.rand(steps * BATCH, WIDTH), torch.randint(0, 3, (steps * BATCH,)))
 
     class Net(pl.LightningModule):

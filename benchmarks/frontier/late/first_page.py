@@ -62,7 +62,7 @@ def _deep(runs: list[Facts]) -> Iterable[tuple[Sequence[str], Sequence[float | N
                 recipe = run.get("recipe", {})
                 alike = (recipe.get("warm_up", WARM_UP), recipe.get("thinned", 1)) == (WARM_UP, thinned)
                 usual = (run.get("noise"), recipe.get("rates"), recipe.get("learning_rate")) == (kind, "cosine", RATE)
-                if alike and usual:
+                if alike and usual and not recipe.get("balanced"):
                     arms["regular" if run["policy"] == "watched" else run["policy"]].append(run)
             if not (arms["regular"] and arms["auto"]):
                 continue
