@@ -1,6 +1,6 @@
-"""One module per framework, each with the same verb: ``wrap(<the framework's own object>, pruner)``.
+"""One module per framework, each with the same function: ``wrap(<the framework's own object>, pruner)``.
 
-Two take what a run knows of its samples: ``cleanlab`` and ``parquet``. Trainers in ``watched`` can only be watched.
+``cleanlab`` and ``parquet`` pass on the suspects of a run instead. Trainers in ``watched`` can only be watched.
 
 Nothing is imported here: a framework is imported only with its own module, as ``prunedata.adapters.torch``.
 """

@@ -58,8 +58,8 @@ class TrainingDynamics(IssueManager):  # type: ignore[misc]
         Raises
         ------
         PrunedataError
-            If there is no run, nothing was observed, or it has another number of samples and no keys are given; or if
-            it has no keys, or none of those given.
+            If there is no run, or nothing was observed; if no keys are given and the run has another number of samples;
+            or if keys are given and the run has none of them.
         """
         state = _observed(run)
         visits, scored, samples = state.visits, issue_table(state), len(self.datalab.data)

@@ -41,13 +41,13 @@ def wrap(
     Parameters
     ----------
     dataset : grain.MapDataset
-        Of ``pruner.samples`` samples. A sample's id is its place. It may have stages for single samples, as ``map`` and
-        ``random_map``, which run for kept samples only; but no ``shuffle``, ``filter``, ``mix`` or ``repeat``.
+        Of ``pruner.samples`` samples. A sample's id is its position. It may have stages for single samples, as ``map``
+        and ``random_map``, which run for kept samples only; but no ``shuffle``, ``filter``, ``mix`` or ``repeat``.
     pruner : Pruner
         The run. Iterate inside ``for epoch in pruner.epochs():``.
     build : callable, optional
-        Called in each epoch with a MapDataset of its ``(id, element)`` in their order; returns the MapDataset or
-        IterDataset to iterate, which has to give ``(ids, ...)``: ``lambda kept: kept.batch(64)``. Call
+        Called in each epoch with a MapDataset of its pairs ``(id, element)``, in their order; returns the MapDataset or
+        IterDataset to iterate, which must yield ``(ids, ...)``: ``lambda kept: kept.batch(64)``. Call
         ``to_iter_dataset(read_options)`` and ``mp_prefetch(options)`` there, too.
     shuffle : bool
         Whether to shuffle, by the run's seed and the epoch's number; otherwise ids ascend.
@@ -55,16 +55,17 @@ def wrap(
     Returns
     -------
     grain.IterDataset
-        Made once for the whole run. A run that is resumed within an epoch gets what remains of it, in the same order
-        and with the same random numbers. Save the pruner's state; that of an iterator only has the epoch's number.
+        Made once for the whole run. In a run that resumes within an epoch it yields the remaining samples, in the same
+        order and with the same random numbers. Save the pruner's state; that of an iterator has only the epoch's
+        number.
 
     Raises
     ------
     PrunedataError
-        If ``dataset`` is no MapDataset, has another number of samples, or has other samples at its places in every
-        epoch. In a pass: if ``build`` returns something else, gives no ids, or drops all samples.
+        If ``dataset`` is no MapDataset, has another number of samples, or does not keep its samples at their positions.
+        In a pass: if the result of ``build`` is no dataset, has no ids, or has no samples.
     LossError
-        In a pass that gives more samples than the epoch has.
+        In a pass that yields more samples than the epoch has.
     """
     if not isinstance(dataset, grain.MapDataset):
         raise PrunedataError(_not_a_dataset(dataset))

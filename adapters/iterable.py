@@ -31,9 +31,9 @@ def wrap(
     Parameters
     ----------
     raw : iterable
-        Gives the same samples in every pass, in any order: a list, an object with ``__iter__``, a torch
+        Yields the same samples in every pass, in any order: a list, an object with ``__iter__``, a torch
         ``IterableDataset``, a Hugging Face ``IterableDataset``. Not an iterator, which can be iterated only once. In a
-        DataLoader with several workers it has to give each worker its own samples. A list or a map-style dataset is
+        DataLoader with several workers it must yield different samples in each worker. A list or a map-style dataset is
         split for you.
     pruner : Pruner
         The run. Iterate the stream inside ``for epoch in pruner.epochs():``.
@@ -42,11 +42,11 @@ def wrap(
         ``pruner.samples - 1`` that is always the same for the sample. A position in the stream is not, as each of two
         workers counts from zero. In a run with ``keys=`` it is the sample's key: text, bytes or a whole number.
     then : callable, optional
-        Turns a kept raw sample into what is delivered: decoding, augmentation.
+        Converts a kept raw sample into the delivered one, for example by decoding or augmentation.
     deal : bool
         With several ranks: whether each of them reads all raw samples, in the same order, and the kept ones are dealt
-        to them in turn. Then their batches are those of one process. If False, ``raw`` has to give each rank a share
-        of its own. A list or a map-style dataset is dealt in any case.
+        to them in turn. Then their batches are those of one process. If False, ``raw`` must yield its own share on each
+        rank. A list or a map-style dataset is dealt in any case.
 
     Returns
     -------

@@ -19,8 +19,8 @@ def write_table(table: Arrays, path: str | Path) -> None:
     Parameters
     ----------
     table : dict of ndarray, shape (n,)
-        What :func:`prunedata.findings.table.suspect_table` returns. Each column keeps its dtype.
+        A table of :func:`prunedata.findings.table.suspect_table`. Each column keeps its dtype.
     path : str or Path
-        The file. It is replaced.
+        The file. An existing one is replaced.
     """
     pyarrow.parquet.write_table(pyarrow.table({name: pyarrow.array(array) for name, array in table.items()}), path)

@@ -40,31 +40,31 @@ def serve(
     Parameters
     ----------
     make_pruner : callable
-        Returns the run's Pruner. Called in the actor, as a Pruner cannot be sent. With ``store=`` and ``resume=True``
-        the same call starts the run, and goes on with it after the actor died.
+        Returns the run's Pruner. Called in the actor, because a Pruner cannot be sent. With ``store=`` and
+        ``resume=True`` the same call starts the run, and resumes it after the actor died.
     batch_size : int
         Samples in a batch.
     deal_again_after : float, optional
         Seconds after which a batch that was not reported is dealt again: for workers in tasks, whose death is not
         noticed, or that may hang. By default never.
     auto_end : bool
-        As of :class:`prunedata.Dealer`.
+        As for :class:`prunedata.Dealer`.
     answer_within : float
-        Seconds after which a call of the actor raises :class:`DealerDied`, for networks that lose messages. An actor
-        that died is noticed at once. To start it may take any time, as it may wait for a node.
+        Seconds after which a call of the actor raises :class:`DealerDied`, for networks that lose messages. A dead
+        actor is noticed at once. Its start has no limit, because it may wait for a node.
     options
-        Of the actor, as ``name``, ``resources`` or ``scheduling_strategy``; ``num_cpus`` is 0 unless you say more. Ray
-        doesn't restart it: the workers' models would not go back with it.
+        Options of the actor, such as ``name``, ``resources`` or ``scheduling_strategy``; ``num_cpus`` is 0 by default.
+        Ray doesn't restart the actor, because the workers' models would not be set back with it.
 
     Returns
     -------
     RayDealer
-        To be given to the workers. When the last of its copies is gone, Ray ends the actor.
+        Pass it to the workers. When its last copy is gone, Ray ends the actor.
 
     Raises
     ------
     PrunedataError
-        Whatever ``make_pruner`` raises, or if an argument makes no sense.
+        If an argument is invalid. Errors of ``make_pruner`` are raised, too.
     DealerDied
         If the actor could not be started.
     """
@@ -79,21 +79,21 @@ def serve(
 
 
 class RayDealer:
-    """The dealer of a run, called in its actor. It can be sent to workers, and has the verbs of :class:`Dealer`.
+    """The dealer of a run, called in its actor. It can be sent to workers, and has the methods of :class:`Dealer`.
 
-    Errors of the dealer are raised here as they are. All methods raise :class:`DealerDied` if the actor is gone.
+    Errors of the dealer are raised here unchanged. All methods raise :class:`DealerDied` if the actor is gone.
     """
 
     def __init__(self, actor: Any, answer_within: float | None) -> None:
         self._actor, self._within = actor, answer_within
 
     def deal(self, worker: str | int) -> Deal | Wait | None:
-        """Give a worker its next batch; see :meth:`Dealer.deal`."""
+        """Return the next batch of a worker; see :meth:`Dealer.deal`."""
         found = self.deal_many(worker, 1)
         return found[0] if isinstance(found, list) else found
 
     def deal_many(self, worker: str | int, most: int) -> list[Deal] | Wait | None:
-        """Give a worker its next batches, up to ``most``; see :meth:`Dealer.deal_many`."""
+        """Return the next batches of a worker, up to ``most``; see :meth:`Dealer.deal_many`."""
         found: list[Deal] | Wait | None = self._call("deal_many", worker, most, _this_actor())
         return found
 
@@ -117,12 +117,12 @@ class RayDealer:
         return receipts
 
     def skip(self, deal: Deal | str) -> Receipt:
-        """Say that a batch will not be observed; see :meth:`Dealer.skip`."""
+        """Skip a batch that will not be observed; see :meth:`Dealer.skip`."""
         receipt: Receipt = self._call("skip", _light(deal))
         return receipt
 
     def lost(self, worker: str | int) -> int:
-        """Take back what a worker has; see :meth:`Dealer.lost`. That of actors which died is taken back by itself."""
+        """Take back the batches of a worker; see :meth:`Dealer.lost`. For dead actors this is automatic."""
         samples: int = self._call("lost", worker)
         return samples
 
@@ -140,7 +140,7 @@ class RayDealer:
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from where :meth:`state_dict` stood; see :meth:`Dealer.load_state_dict`."""
+        """Resume from the result of :meth:`state_dict`; see :meth:`Dealer.load_state_dict`."""
         self._call("load_state_dict", state)
 
     @property
@@ -151,7 +151,7 @@ class RayDealer:
 
     @property
     def staleness(self) -> dict[int, int]:
-        """How many reports were how stale; see :attr:`Dealer.staleness`."""
+        """The number of reports for each staleness; see :attr:`Dealer.staleness`."""
         found: dict[int, int] = self._call("look", "staleness")
         return found
 
@@ -166,7 +166,7 @@ class RayDealer:
         return bool(self._call("look", "is_epoch_done"))
 
     def ask(self, question: Callable[[Pruner], Any]) -> Any:
-        """Call a function with the Pruner, in the actor, and return its answer: ``ask(lambda run: run.history)``."""
+        """Call a function with the Pruner, in the actor, and return its result: ``ask(lambda run: run.history)``."""
         return self._call("ask", question)
 
     def _call(self, name: str, *given: Any, **named: Any) -> Any:

@@ -1,10 +1,10 @@
 """Hugging Face's Trainer, and TRL's SFTTrainer, on the samples that the pruner keeps.
 
-``wrap(trainer, pruner)`` takes a trainer that is already built, of whatever class. A class of one's own may have the
-mixin instead.
+``wrap(trainer, pruner)`` takes a trainer that is already built, of any class. Your own class may have the mixin
+instead.
 
-The Trainer computes once, before it trains, how many batches an epoch has. The mixin says it anew for each epoch, so
-that steps, learning rate, evaluations and checkpoints come where they should.
+The Trainer computes the number of batches of an epoch once, before it trains. The mixin sets it for each epoch, so that
+steps, learning rate, evaluations and checkpoints are right.
 """
 
 try:

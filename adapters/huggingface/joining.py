@@ -37,7 +37,7 @@ def wrap(
     Parameters
     ----------
     trainer : transformers.Trainer
-        Or any subclass, as TRL's ``SFTTrainer`` or your own. Its class becomes a subclass of what it was.
+        Or any subclass, such as TRL's ``SFTTrainer`` or your own. Its class becomes a subclass of its present class.
     pruner : Pruner or callable
         The run; or a function that makes the run of each ``trainer.train()``, for ``hyperparameter_search``: it is
         called with the trial, as ``model_init`` is, or with None. Ids are positions in ``trainer.train_dataset``;
@@ -49,8 +49,8 @@ def wrap(
         For a stream: the key at which each sample has its id, an integer; in a run with ``keys=`` the sample's key. It
         is taken out of the sample.
     sample_losses : callable, optional
-        ``sample_losses(outputs, inputs)`` returns one loss for each sample of a batch, shape (n,), for a trainer with a
-        loss of its own: see :meth:`PruneTrainerMixin.sample_losses`.
+        ``sample_losses(outputs, inputs)`` returns one loss for each sample of a batch, shape (n,), for a trainer with
+        its own loss: see :meth:`PruneTrainerMixin.sample_losses`.
 
     Returns
     -------
@@ -60,7 +60,8 @@ def wrap(
     Raises
     ------
     PrunedataError
-        If it is no Trainer, or one whose samples have no loss of their own, or its arguments don't go with pruning.
+        If it is no Trainer, or one whose samples have no separate losses, or if an argument of it cannot be used with
+        pruning.
     """
     if not isinstance(trainer, transformers.Trainer):
         raise PrunedataError(f"Expected a Trainer of transformers, or of a subclass. Got {type(trainer).__name__}.")

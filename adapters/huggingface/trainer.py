@@ -32,7 +32,7 @@ __all__ = ["ExactEpochs", "PruneTrainerMixin"]
 class PruneTrainerMixin(WeighingTrainer):
     """Lets a Trainer train on pruned data: ``class MyTrainer(PruneTrainerMixin, Trainer)``, in this order.
 
-    All arguments are the Trainer's, and one more. ``num_train_epochs`` has to be the schedule's epochs.
+    It takes the arguments of the Trainer, and ``pruner``. ``num_train_epochs`` must be the schedule's number of epochs.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class PruneTrainerMixin(WeighingTrainer):
     Raises
     ------
     PrunedataError
-        If the Trainer of this release lacks what the mixin needs, or an argument does not go with pruning.
+        If the Trainer of this release lacks a method that the mixin needs, or an argument cannot be used with pruning.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -1,7 +1,7 @@
 """Keras 3: a mixin for the model and a callback for ``fit``, over a dataset that ``wrap`` wrapped.
 
-``fit`` shows neither ids nor the losses of single samples to anyone. The mixin takes the ids off each batch before the
-model sees it and keeps them beside the losses; the callback opens and ends the epochs.
+``fit`` exposes neither ids nor the losses of single samples. The mixin removes the ids from each batch before the model
+sees it, and records them with the losses; the callback opens and ends the epochs.
 """
 
 try:

@@ -21,13 +21,13 @@ class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
     Parameters
     ----------
     pruner : Pruner
-        The run. ``fit(epochs=pruner.schedule.epochs, initial_epoch=pruner.next_epoch)`` trains what is left of it.
+        The run. ``fit(epochs=pruner.schedule.epochs, initial_epoch=pruner.next_epoch)`` trains its remaining epochs.
     monitor : str, optional
-        The name of the validation figure in Keras's logs, as ``"val_accuracy"``: it is handed to ``pruner.validated``
-        in each epoch that is validated.
+        The name of the validation figure in Keras's logs, such as ``"val_accuracy"``: it is passed to
+        ``pruner.validated`` in each epoch with a validation.
     mode : {"auto", "max", "min"}
-        Whether more or less of it is better. ``"auto"`` tells it by the name, as Keras does: less of a loss, more of an
-        accuracy. A name that tells neither needs ``"max"`` or ``"min"``.
+        Whether a higher or a lower figure is better. ``"auto"`` infers it from the name, as Keras does: lower for a
+        loss, higher for an accuracy. Any other name needs ``"max"`` or ``"min"``.
 
     Raises
     ------
@@ -36,7 +36,7 @@ class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
         :class:`PruneMixin`, its epochs are not the pruner's, or several replicas or devices train.
     SkippedSamples
         At the end of an epoch in which kept samples were not trained on. If a callback stopped ``fit``, the epoch is
-        left open instead, and the next ``fit`` goes on with it.
+        left open instead, and the next ``fit`` continues it.
     """
 
     def __init__(self, pruner: Pruner, *, monitor: str | None = None, mode: Mode = "auto") -> None:

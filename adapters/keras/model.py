@@ -18,7 +18,7 @@ class PruneMixin:
 
     The model is trained on the same loss as without it; sample weights, metrics and regularizers apply. In addition,
     one loss for each sample is taken from the same predictions, weighted by the sample weights, and recorded.
-    The loss that is trained on is that of the samples that count, by what they weigh (``Epoch.loss_weights``).
+    The model trains on the loss of the samples by their weights (``Epoch.loss_weights``).
     """
 
     _prune_recorder: Any = None
@@ -73,19 +73,19 @@ class PruneMixin:
         plain._symbolic_build(iterator, data_batch)
 
     def evaluate(self, x: Any = None, *args: Any, **options: Any) -> Any:
-        """As ``keras.Model.evaluate``; a pruned dataset is refused."""
+        """As ``keras.Model.evaluate``. Raise for a pruned dataset."""
         check_other(x, "evaluate")
         plain: Any = super()
         return plain.evaluate(x, *args, **options)
 
     def predict(self, x: Any, *args: Any, **options: Any) -> Any:
-        """As ``keras.Model.predict``; a pruned dataset is refused."""
+        """As ``keras.Model.predict``. Raise for a pruned dataset."""
         check_other(x, "predict")
         plain: Any = super()
         return plain.predict(x, *args, **options)
 
     def train_step(self, *arguments: Any) -> Any:
-        """As ``keras.Model.train_step``. A ``train_step`` of your own gets ``(ids, data)``: see :meth:`observe`.
+        """As ``keras.Model.train_step``. Your own ``train_step`` receives ``(ids, data)``: see :meth:`observe`.
 
         The arguments are ``data``, or on the JAX backend ``state`` and ``data``.
         """
@@ -131,16 +131,16 @@ class PruneMixin:
         ----------
         losses : tensor of float, shape (n,)
         ids : tensor of int64, shape (n,)
-            The first part of what ``train_step`` gets.
+            The first part of the data that ``train_step`` receives.
         logits : tensor of float, shape (n, classes), or (n,) for two classes, optional
-            What the network says of each sample, or its probabilities: see :meth:`prunedata.Pruner.observe`. Without a
-            step of your own they are passed where the loss is a cross entropy over classes.
+            The outputs of the network, or its probabilities: see :meth:`prunedata.Pruner.observe`. With Keras's own
+            step they are passed if the loss is a cross entropy over classes.
         """
         if self._prune_recorder is not None:
             self._prune_recorder.add(ids, losses, logits)
 
     def factors(self, ids: Any) -> Any:
-        """Return the factors of the losses of a batch, for a ``train_step`` or ``compute_loss`` of your own.
+        """Return the factors of the losses of a batch, for your own ``train_step`` or ``compute_loss``.
 
         As :meth:`prunedata.Epoch.factors`: train on the mean of the products, and :meth:`observe` the losses.
 

@@ -1,6 +1,6 @@
 """Lightning: a callback for the Trainer, and ``observe(self, losses)`` in ``training_step``.
 
-The callback lets Lightning ask anew, before each epoch, how long it is, and opens and ends the epochs of the run. It
+The callback makes Lightning read the length again before each epoch, and opens and ends the epochs of the run. It
 serves ``lightning`` and ``pytorch_lightning``.
 """
 

@@ -26,26 +26,26 @@ __all__ = ["DataPruning"]
 class DataPruning(BaseCallback):  # type: ignore[misc]
     """Opens an epoch of the pruner with each epoch of ``fit``, and ends it with the observations of ``training_step``.
 
-    Give ``fit`` a loader that :func:`wrap` returned, and return ``observe(self, losses)`` from ``training_step``.
-    Every epoch then has the batches that it keeps, ``trainer.estimated_stepping_batches`` is the sum over all epochs,
-    and checkpoints hold the pruner's epoch. Several processes share an epoch evenly.
+    Pass ``fit`` a loader that :func:`wrap` returned, and return ``observe(self, losses)`` from ``training_step``. Every
+    epoch then has the batches that it keeps, ``trainer.estimated_stepping_batches`` is the sum over all epochs, and
+    checkpoints contain the pruner's state. Several processes share an epoch evenly.
 
     Parameters
     ----------
     pruner : Pruner
         The run. ``Trainer(max_epochs=pruner.schedule.epochs)`` trains all of it.
     monitor : str, optional
-        The name under which the module logs its validation figure, as ``"val_acc"``: it is handed to
-        ``pruner.validated`` in each epoch that is validated.
+        The name under which the module logs its validation figure, such as ``"val_acc"``: it is passed to
+        ``pruner.validated`` in each epoch with a validation.
     mode : {"auto", "max", "min"}
-        Whether more or less of it is better. ``"auto"`` tells it by the name, as Keras does: less of a loss, more of an
-        accuracy. A name that tells neither needs ``"max"`` or ``"min"``.
+        Whether a higher or a lower figure is better. ``"auto"`` infers it from the name, as Keras does: lower for a
+        loss, higher for an accuracy. Any other name needs ``"max"`` or ``"min"``.
 
     Raises
     ------
     PrunedataError
-        In ``fit``: if its epochs are not the pruner's, if a setting would cut them short, or if what is trained on is
-        not one loader that was pruned by this pruner.
+        In ``fit``: if its epochs are not the pruner's, if a setting would cut them short, or if it does not train on
+        exactly one loader, wrapped for this pruner.
     SkippedSamples
         At the end of an epoch in which kept samples were not trained on. If ``trainer.should_stop`` stopped ``fit``,
         the epoch is left open instead.
@@ -203,7 +203,7 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
         return {"ranks": list(states), "step": self._step, "figures": list(figures), "due": self._is_due}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from where :meth:`state_dict` stood."""
+        """Resume from the result of :meth:`state_dict`."""
         self._trial.end()
         states, (rank, world) = state_dict["ranks"], self._run.place
         self.pruner.load_state_dict(states[rank] if len(states) == world else states)

@@ -23,19 +23,19 @@ def observe(
 ) -> torch.Tensor:
     """Record the losses of a batch and return their mean, to be returned from ``training_step``.
 
-    In validation, while a tuner searches, and in training on a loader that is not pruned, it is the mean alone: the
-    same module trains with and without pruning.
+    In validation, during a tuner's search, and with a loader that is not wrapped, only return the mean. So the same
+    module trains with and without pruning.
 
     Parameters
     ----------
     module : LightningModule
-        Which trains: ``self`` in ``training_step``.
+        The module that trains: ``self`` in ``training_step``.
     losses : Tensor, shape (n,)
         One loss for each sample (``reduction="none"``), on any device. Not modified.
     ids : ndarray of int, shape (n,), optional
-        Which samples; needed with ``wrap(..., with_ids=True)``, where a batch is ``(ids, batch)``.
+        The ids of the samples; needed with ``wrap(..., with_ids=True)``, where a batch is ``(ids, batch)``.
     weights : Tensor, shape (n,), optional
-        What each loss weighs in the mean, as ``class_weights[targets]``. The losses are recorded without them.
+        The weight of each loss in the mean, such as ``class_weights[targets]``. The losses are recorded without them.
     logits : Tensor, shape (n, classes), or (n,) for two classes, optional
         As :meth:`prunedata.Pruner.observe` takes them.
     labels : Tensor of int, shape (n,), optional

@@ -22,7 +22,7 @@ def log(pruner: Pruner, writer: Any) -> None:
     ----------
     pruner : Pruner
     writer : torch.utils.tensorboard.SummaryWriter
-        Or an object with its methods, as that of tensorboardX. It is not closed.
+        Or an object with its methods, such as that of tensorboardX. It is not closed.
 
     Raises
     ------

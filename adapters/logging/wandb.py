@@ -19,13 +19,13 @@ __all__ = ["log"]
 def log(pruner: Pruner, run: Any) -> None:
     """Log each epoch of a run to Weights & Biases as it ends, under ``prunedata/``.
 
-    Your own values keep their steps: those of this function are drawn over ``prunedata/epoch``.
+    Your own values keep their steps: the x-axis of the values of this function is ``prunedata/epoch``.
 
     Parameters
     ----------
     pruner : Pruner
     run : wandb.Run
-        What ``wandb.init`` returned. It is not finished.
+        The result of ``wandb.init``. It is not finished.
 
     Raises
     ------

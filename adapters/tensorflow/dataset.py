@@ -33,8 +33,8 @@ def samples_in(dataset: Any, *_: Any, **__: Any) -> int | None:
 def wrap(dataset: tf.data.Dataset, pruner: Pruner) -> tf.data.Dataset:
     """Wrap a dataset so that each pass delivers the samples that the epoch keeps, as ``(id, sample)``.
 
-    Call it before ``map``, ``shuffle`` and ``batch``, which then get pairs: after ``batch`` these are ``(ids, batch)``,
-    with ids of int64, shape (n,), for ``pruner.observe(losses, ids)``.
+    Call it before ``map``, ``shuffle`` and ``batch``, which then receive pairs: after ``batch`` these are ``(ids,
+    batch)``, with ids of int64, shape (n,), for ``pruner.observe(losses, ids)``.
 
     Parameters
     ----------
@@ -52,9 +52,9 @@ def wrap(dataset: tf.data.Dataset, pruner: Pruner) -> tf.data.Dataset:
     Raises
     ------
     PrunedataError
-        If the dataset is batched, endless, of another number of samples, or if its order is not the same in every
-        pass, as far as that can be found out. At the end of an epoch in which the dataset gave pruned samples, or
-        samples twice, as it was cached or repeated after ``wrap``.
+        If the dataset is batched, endless, or of another number of samples, or if its order visibly changes from pass
+        to pass. At the end of an epoch, if the dataset yielded pruned samples, or samples twice, because it was cached
+        or repeated after ``wrap``.
     """
     check_dataset(dataset, pruner)
     pruner.trains_on(_prints_in(dataset), in_order=True)

@@ -99,11 +99,11 @@ class PrunedLoader:
     ) -> torch.Tensor:
         """Record the losses of the batch delivered last and return their mean, to call ``backward()`` on.
 
-        With several ranks the average of what they return is the mean of the global batch, see :func:`wrap`.
+        With several ranks, the average of their results is the mean of the global batch, see :func:`wrap`.
 
-        Where the policy weights samples (:attr:`Epoch.weights`), the mean is of the weighted losses, and the losses
-        are recorded as they came. Where samples are left out by weight, the mean is over the others. If all samples of
-        a batch are left out, it is 0, and ``backward()`` still works.
+        If the policy weights samples (:attr:`Epoch.weights`), the mean is that of the weighted losses; the losses are
+        recorded without weights. If samples are left out by weight, the mean is over the others. If all samples of a
+        batch are left out, the result is 0, and ``backward()`` still works.
 
         Parameters
         ----------
@@ -111,9 +111,9 @@ class PrunedLoader:
             One loss per sample (``reduction="none"``), on any device. Not modified. On an accelerator losses are
             gathered there and copied to the host 65,536 at a time, so that no batch waits for the device.
         ids : ndarray of int, shape (n,), optional
-            Which samples; needed with ``with_ids=True``.
+            The ids of the samples; needed with ``with_ids=True``.
         weights : Tensor, shape (n,), optional
-            The weight of each loss in the mean, as ``class_weights[targets]``. The mean is then that of PyTorch's
+            The weight of each loss in the mean, such as ``class_weights[targets]``. The mean is then that of PyTorch's
             ``cross_entropy(..., weight=class_weights)``, the sum of weight times loss over the sum of the weights: bit
             for bit up to 1,024 samples; to rounding above, or where samples are left out by weight. It is 0 if all
             weights are 0. The losses are recorded without them, so that rare classes don't look wrong.
@@ -201,11 +201,11 @@ class PrunedLoader:
         return batches
 
     def lengths(self) -> list[int]:
-        """Return how many batches this rank gets in each epoch of the run, shape (epochs,).
+        """Return the number of batches of each epoch of the run on this rank, shape (epochs,).
 
-        For learning rate schedulers that step by batch. With ``policy="auto"`` before the run has decided, and for a
-        sampler of your own, it is the most that can come: as such a sampler may repeat samples, it is its own length,
-        in pruned epochs too, until an epoch has shown that it gives each sample once.
+        For learning rate schedulers that step by batch. With ``policy="auto"`` before the run has decided, and for your
+        own sampler, it is the maximum. Your sampler may repeat samples, so the maximum is its own length, also in
+        pruned epochs, until an epoch has shown that it returns each sample once.
 
         Raises
         ------

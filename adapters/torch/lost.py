@@ -21,14 +21,14 @@ _calls = count()
 def name_lost_ranks(seconds: float = 10) -> Iterator[None]:
     """Name the ranks that no longer answer, if ``torch.distributed`` fails within the context.
 
-    Put it around the loop over ``pruner.epochs()``, on every rank. A rank that is killed shows at the others as a lost
-    connection, and one that hangs as the group's timeout: neither error names the rank. So the ranks that are left
-    call the roll, through the store by which they met.
+    Put it around the loop over ``pruner.epochs()``, on every rank. On the other ranks, a killed rank causes a lost
+    connection, and a hanging one the group's timeout: neither error names the rank. So the remaining ranks find out who
+    answers, through the store of the group.
 
     Parameters
     ----------
     seconds : float
-        How long to wait for an answer, after the group has failed.
+        How long to wait for answers after the group has failed.
 
     Raises
     ------

@@ -14,7 +14,7 @@ __all__ = ["TorchStream"]
 class TorchStream(Stream, IterableDataset[Any]):
     """A ``prunedata.adapters.iterable.Stream`` that a DataLoader accepts.
 
-    The raw iterable has to split its samples between workers, and between ranks unless wrap() deals them. A list, an
+    The raw iterable must split its samples between workers, and between ranks unless wrap() deals them. A list, an
     array or a map-style dataset is split between workers here; each rank iterates all of it, and the kept samples are
     dealt to the ranks.
     """

@@ -23,28 +23,28 @@ __all__ = ["WatchedBatches", "watch"]
 def watch(
     batches: Iterable[Any], pruner: Pruner, *, ids: str | int | Callable[[Any], Any], ahead: int = 0
 ) -> "WatchedBatches":
-    """Wrap anything that yields batches with ids in them. Left-out samples have the weight 0.
+    """Wrap anything that yields batches with ids in them. Samples are left out by weight 0.
 
-    For loaders that are not PyTorch's, or that cannot be rebuilt, as those that prefetch to a device. They are iterated
-    as they are, in their own order and number of batches.
+    Use it for loaders that are not PyTorch's, or that cannot be rebuilt, such as those that prefetch to a device. They
+    keep their own order and number of batches.
 
     Parameters
     ----------
     batches : iterable
-        Gives the batches of an epoch whenever it is iterated. Samples that it does not give need not be observed; one
-        that it gives again is observed again.
+        Yields the batches of an epoch whenever it is iterated. Samples that it does not yield need not be observed; one
+        that it yields again is observed again.
     pruner : Pruner
         The run, with ``leave_out="weight"``, or with ``leave_out="nothing"``.
     ids : str, int or callable
-        Where a batch has the ids of its samples: a key, a place, or a function of the batch. Ints, shape (n,), from 0
-        to ``pruner.samples - 1``.
+        Where a batch has the ids of its samples: a key, a position, or a function of the batch that returns them. Ints,
+        shape (n,), from 0 to ``pruner.samples - 1``.
     ahead : int
         How many batches the loop fetches before it trains on one. Then every batch has to be observed, in its order.
 
     Returns
     -------
     WatchedBatches
-        Yields the batches as they come; call ``observe(losses)`` for each, and ``backward()`` on what it returns.
+        Yields the batches unchanged. Call ``observe(losses)`` for each, and ``backward()`` on the result.
 
     Raises
     ------
@@ -109,9 +109,9 @@ class WatchedBatches:
     ) -> torch.Tensor:
         """Record the losses of a batch, shape (n,), and return the mean over its trained samples.
 
-        It is the oldest batch that was fetched and not observed. In a resumed epoch samples that were observed before
-        come again: they have the weight 0, and are not recorded again. ``weights``, ``logits`` and ``labels`` are
-        as for the ``observe`` of a wrapped DataLoader.
+        The batch is the oldest one that was fetched and not observed. In a resumed epoch, samples that were observed
+        before are delivered again: they have weight 0, and are not recorded again. ``weights``, ``logits`` and
+        ``labels`` are those of the ``observe`` of a wrapped DataLoader.
         """
         if not 0 < len(self._pending) <= self._ahead + 1:
             raise LossError(

@@ -34,10 +34,10 @@ def wrap(
     Parameters
     ----------
     loader : DataLoader or StatefulDataLoader
-        Over a map-style dataset of ``pruner.samples`` samples, or over a stream that its own adapter has pruned. It
-        is left as it is. A RandomSampler, SequentialSampler or DistributedSampler is replaced by our own order, seeded
-        by the pruner and resumable at any batch. Any other sampler or batch sampler keeps its order and is filtered; a
-        resumed epoch then delivers what the sampler gives of the samples not yet observed.
+        Over a map-style dataset of ``pruner.samples`` samples, or over a stream that was wrapped before. It is not
+        changed. A RandomSampler, SequentialSampler or DistributedSampler is replaced by our own order, seeded by the
+        pruner and resumable at any batch. Any other sampler or batch sampler keeps its order and is filtered; a resumed
+        epoch then delivers those samples of the sampler that were not yet observed.
     pruner : Pruner
         The run. Iterate the loader inside ``for epoch in pruner.epochs():``. To save within an epoch, each of several
         ranks saves its own pruner's state; between epochs all states are alike.
@@ -45,12 +45,12 @@ def wrap(
         Deliver ``(ids, batch)``, for loops that fetch batches before they train on them; ``ids`` is an ndarray of
         int64, shape (n,). Pass them to ``loader.observe(losses, ids)``.
     uneven : {"weights", "drop", "pad"}, optional
-        How several ranks share the end of an epoch that doesn't divide evenly. Every rank has as many batches in any
-        case. ``"weights"``: each sample comes once; ``observe`` weights a rank's batch by its part of the global
-        batch, so that the ranks' average is the gradient of one process, and a rank that gets nothing trains on a
-        sample of another rank with the weight 0. ``"drop"``: samples that don't divide evenly are left out. ``"pad"``:
-        ranks that lack a sample get one again, which is recorded once. By default ``"drop"`` for a DistributedSampler
-        with ``drop_last``, ``"pad"`` where a trainer iterates, and otherwise ``"weights"``.
+        How several ranks share the end of an epoch that doesn't divide evenly. All ranks have the same number of
+        batches in any case. ``"weights"``: each sample is delivered once; ``observe`` weights a rank's batch by its
+        part of the global batch, so that the ranks' average is the gradient of one process, and a rank without a sample
+        trains on one of another rank with weight 0. ``"drop"``: samples that don't divide evenly are left out.
+        ``"pad"``: ranks that lack a sample get one a second time, which is recorded once. By default ``"drop"`` for a
+        DistributedSampler with ``drop_last``, ``"pad"`` where a trainer iterates, and otherwise ``"weights"``.
     id_key : str, optional
         For a collate function that sorts, drops or replaces samples: without it losses would be recorded for the wrong
         samples. Every sample then carries its id: a mapping at this key, a tuple or list as one more field, the last;
@@ -59,21 +59,21 @@ def wrap(
         value is the id, as for a dataset that returns another sample for a broken one. Samples that are None get no id,
         and the collate function has to drop them: call ``pruner.skip(n)`` for them.
     ahead : int
-        How many batches the loop fetches before it trains on one, as 1 for a loop that copies the next batch to a
-        device meanwhile. Then every batch has to be observed, in its order.
+        How many batches the loop fetches before it trains on one: 1 for a loop that copies the next batch to a device
+        meanwhile. Then every batch must be observed, in order.
 
     Returns
     -------
     DataLoader
-        Of the loader's own class, with ``observe(losses)``. Its ``len`` is that of the open epoch, or else of the
-        next.
+        Of the loader's own class, with ``observe(losses)``. Its ``len`` is that of the open epoch, or of the next one
+        if none is open.
 
     Raises
     ------
     PrunedataError
-        If the loader's dataset does not have ``pruner.samples`` samples, or is a stream that no adapter has pruned; if
-        the pruner has another ``batch_size`` than the loader; or if the loader keeps one iterator for all epochs, as
-        timm's ``MultiEpochsDataLoader`` does. With ``id_key``, if several ranks share the samples in another way than
+        If the loader's dataset does not have ``pruner.samples`` samples, or is a stream that was not wrapped; if the
+        pruner has another ``batch_size`` than the loader; or if the loader keeps one iterator for all epochs, such as
+        timm's ``MultiEpochsDataLoader``. With ``id_key``, if several ranks share the samples in another way than
         ``uneven="drop"``; and at a batch without the ids of its samples.
     """
     if not isinstance(loader, DataLoader):

@@ -48,9 +48,9 @@ def wrap(
     deal : bool
         With several ranks: whether each of them reads all shards, in the same order (``nodesplitter=None``), and the
         kept samples are dealt to them in turn. Then their batches are those of one process. If False, a
-        ``nodesplitter`` gives each rank shards of its own.
+        ``nodesplitter`` assigns each rank its own shards.
     id_key : str, optional
-        Needed if a stage of yours sorts, drops or replaces the samples of a batch, as ``map`` after ``batched`` may.
+        Needed if one of your stages sorts, drops or replaces the samples of a batch, as ``map`` after ``batched`` may.
         Every sample then has its id under this key, which begins with ``_`` so that ``decode`` leaves it alone. Pass it
         on to the end: under the key, or as the last field, as by ``to_tuple("jpg", "cls", "__id__")``. The pipeline
         removes it again.
@@ -65,7 +65,7 @@ def wrap(
     ------
     PrunedataError
         If the pruner and the index have different numbers of samples, shards have changed since the index was made, or
-        the dataset cannot give each sample once: resampled shards, ``repeat()``, ``with_epoch()``.
+        the dataset cannot yield each sample once: resampled shards, ``repeat()``, ``with_epoch()``.
     """
     if not isinstance(dataset, wds.DataPipeline):
         raise PrunedataError(

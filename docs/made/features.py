@@ -176,7 +176,7 @@ TABLE: dict[str, dict[str, Cell]] = {
             "huggingface/by_weight/test_sft.py::test_each_packed_sample_has_the_loss_that_it_has_alone",
         ),
         "ranks": tried(
-            "huggingface/by_weight/test_ranks.py::test_they_train_as_one_process_does", says="yes; tried by weight"
+            "huggingface/by_weight/test_ranks.py::test_they_train_as_one_process_does", says="yes; tested by weight"
         ),
         "within an epoch": tried(
             "huggingface/test_sft.py::test_a_run_goes_on_within_an_epoch",
@@ -247,14 +247,14 @@ TABLE: dict[str, dict[str, Cell]] = {
 UNKNOWN = "torch/by_weight/test_ranks.py::test_where_no_rank_knows_what_counts_of_the_others_it_is_refused"
 REFUSED = (
     ("by weight or with samples held out, where accelerate deals with `even_batches=False`",
-     "a process may have a batch more than the others, who have to say what counts of theirs",
-     "`even_batches=True`, as by default", UNKNOWN),
-    ("own samplers on several ranks, by weight or with samples held out, with other numbers of batches",
-     "the ranks tell each other before each step what counts", "a `DistributedSampler`",
+     "a process may have one batch more than the others, which then cannot exchange how many of their samples count",
+     "`even_batches=True`, the default", UNKNOWN),
+    ("own samplers on several ranks, by weight or with samples held out, with different numbers of batches",
+     "before each step the ranks exchange how many of their samples count", "a `DistributedSampler`",
      "torch/test_poison.py::test_a_rank_that_has_no_batch_left_is_an_error_on_all_and_no_hang"),
-    ("`watch` on several ranks", "none knows what counts of the others'",
-     "`prune` on a DataLoader with a `DistributedSampler`", UNKNOWN),
-    ("Keras on several devices", "each has a part of the batch, and the losses don't come together",
+    ("`watch` on several ranks", "no rank knows how many samples of the others count",
+     "`wrap` on a DataLoader with a `DistributedSampler`", UNKNOWN),
+    ("Keras on several devices", "each device has a part of the batch, and their losses are not gathered",
      "one device, or PyTorch", "keras/test_refused.py::test_several_devices_are_refused"),
 )  # fmt: skip
 """What is refused, why, what to do instead, and the test."""
@@ -271,7 +271,7 @@ def tables() -> str:
         [name.partition("](")[0].lstrip("["), feature, "<br>".join(f"`{test}`" for test in row[feature].tests)]
         for name, row in TABLE.items() for feature in FEATURES if row[feature].tests
     ]  # fmt: skip
-    refused = _table(["refused", "as", "instead", "test"], [[*row[:3], f"`{row[3]}`"] for row in REFUSED])
+    refused = _table(["refused", "reason", "use instead", "test"], [[*row[:3], f"`{row[3]}`"] for row in REFUSED])
     between = f"\n\n{refused}\n\nThe tests of each cell, below `{TESTS}`:\n\n"
     return _table(["framework", *FEATURES], short) + between + _table(["framework", "", "tests"], long) + "\n"
 

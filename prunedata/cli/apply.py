@@ -19,15 +19,15 @@ __all__ = ["add_apply"]
 
 def add_apply(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the command to the program."""
-    fix = commands.add_parser("apply", help="correct labels by the verdicts of report --review")
+    fix = commands.add_parser("apply", help="correct labels by the verdicts from report --review")
     fix.set_defaults(run=_apply)
     add = fix.add_argument
-    add("verdicts", help="the file that the page of report --review saved, as verdicts.csv")
-    add("--labels", required=True, metavar="FILE", help="the labels that were judged; formats as for suspects")
-    add("--label-column", metavar="NAME", help="the column of the table (label)")
-    add("--store", metavar="STORE", help="a run with keys on these samples: verdicts find their rows by key")
-    add("-o", "--output", required=True, metavar="FILE", help="where to write: .npy, or .csv or .txt with one a line")
-    add("--rest", metavar="FILE", help="where to write wrong samples without a new label, for Pruner(without=FILE)")
+    add("verdicts", help="the file that the page of report --review saved, such as verdicts.csv")
+    add("--labels", required=True, metavar="FILE", help="the labels that were judged, in a format of suspects --labels")
+    add("--label-column", metavar="NAME", help="column of the table (label)")
+    add("--store", metavar="STORE", help="store of a run with keys on these samples, to match verdicts by key")
+    add("-o", "--output", required=True, metavar="FILE", help="where to write: .npy, .csv or .txt")
+    add("--rest", metavar="FILE", help="where to write the wrong samples without a new label, for Pruner(without=FILE)")
 
 
 def _apply(args: argparse.Namespace) -> None:
@@ -40,8 +40,8 @@ def _apply(args: argparse.Namespace) -> None:
     found = read_verdicts(args.verdicts, labels.size, None if args.store is None else _keys_of(args.store, labels.size))
     if args.store is None and any(one.key for one in found):
         raise PrunedataError(
-            f"Expected --store beside {args.verdicts}, as its verdicts are on rows with keys. Got none, and the labels "
-            "may be of other rows: name the store of a run with keys on these samples."
+            f"Expected --store with {args.verdicts}, because its verdicts are on rows with keys. Got none, and the "
+            "labels may be of other rows: name the store of a run with keys on these samples."
         )
     corrected, left = apply_verdicts(found, labels)
     _write(corrected, args.output)

@@ -1,4 +1,4 @@
-"""What commands take: arguments that several share, labels from a file, and objects named on the command line."""
+"""Arguments of commands: those that several share, labels from a file, and objects named on the command line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def number(text: str) -> int | float:
 
 def add_top(parser: argparse.ArgumentParser, default: int | float, what: str) -> None:
     """Add ``--top`` to a command."""
-    told = f"{what}: a number, or a fraction as 0.1 or 10%% ({default:g})"
+    told = f"{what}: a number, or a fraction such as 0.1 or 10%% ({default:g})"
     parser.add_argument("--top", type=_top, default=default, metavar="N", help=told)
 
 
@@ -55,7 +55,7 @@ def named_object(named: str) -> Any:
     if not place or not name:
         raise PrunedataError(f"Expected a name such as module:train_set or script.py:train_set. Got {named}.")
     if place.endswith(".py") and not Path(place).is_file():
-        raise PrunedataError(f"Expected a file of yours that makes {name}. Got {place}, where there is none.")
+        raise PrunedataError(f"Expected a script that makes {name}. Got {place}, which does not exist.")
     try:
         found = getattr(_script(place) if place.endswith(".py") else _module(place), name)
         return found() if inspect.isroutine(found) else found

@@ -120,12 +120,12 @@ def _store(place: str) -> Iterator[Fact]:
     )
     yield Fact("ok", "run", f"{run.samples:,} samples, {epochs} epochs, {found.generation:,} commits")
     if run.epoch >= epochs:
-        yield Fact("ok", "next", "nothing: finished. With more epochs in its schedule it can go on")
+        yield Fact("ok", "next", "nothing: finished. With more epochs in its schedule it can resume")
     else:
         part = ", in its middle" if run.open else ""
-        yield Fact("ok", "next", f"epoch {run.epoch} of {epochs}{part}; resume=True goes on there")
+        yield Fact("ok", "next", f"epoch {run.epoch} of {epochs}{part}; resume=True continues there")
     if run.open and run.processes > 1:
-        yield Fact("note", "processes", f"{run.processes} trained the open epoch: go on with as many")
+        yield Fact("note", "processes", f"{run.processes} trained the open epoch: resume with as many")
     rest = told_unsearched(run)
     if rest is not None:
         yield Fact("ok", "samples", rest)
@@ -185,7 +185,7 @@ def _tried(adapter: Any, given: Any, samples: int | None) -> Iterator[Fact]:
         yield Fact("wrong", "prune", f"refused: {error}")
         return
     if samples is None:
-        yield Fact("note", "prune", "works, if the Pruner is given the number of samples, which isn't known here")
+        yield Fact("note", "prune", "works, if you pass the Pruner the number of samples, which isn't known here")
         return
     kept = pruner.kept_in(EPOCHS - 1)
     told = f"works; with prune={PRUNE:.0%} a pruned epoch trains on {kept:,} of {samples:,} samples"
@@ -197,4 +197,4 @@ def _tried(adapter: Any, given: Any, samples: int | None) -> Iterator[Fact]:
     except Exception as error:  # of the user's data, of a worker, of ours
         yield Fact("wrong", "first batch", f"{type(error).__name__}: {error}".strip().splitlines()[0])
     else:
-        yield Fact("ok", "first batch", "came, and its ids with it")
+        yield Fact("ok", "first batch", "fetched, with its ids")

@@ -1,4 +1,4 @@
-"""Serve a run's report to a browser on this machine alone, reloaded as the run goes on."""
+"""Serve a run's report to a browser, only on this machine, and reload it while the run continues."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ CLOSED = {
 class LivePage(ThreadingHTTPServer):
     """A server of one page, made anew for each request, under an address with a random token.
 
-    ``page`` returns the HTML, and whether it is the last one, after which the browser stops reloading; until then it
-    does so ``every`` so many seconds. Any path but that of ``address``, and any other host name, is refused.
+    ``page`` returns the HTML, and whether it is the last one. Until then the browser reloads it ``every`` so many
+    seconds. The server refuses any path but that of ``address``, and any other host name.
     """
 
     daemon_threads = True

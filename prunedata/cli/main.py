@@ -1,4 +1,4 @@
-"""The program ``prunedata``: plan a run before spending on it, look at the store of one, index shards.
+"""The program ``prunedata``: its commands, their help, and its exit status.
 
 A command imports what it needs when it runs: help needs no zarr, which takes longer to import than all the rest.
 """
@@ -53,10 +53,10 @@ def parser() -> argparse.ArgumentParser:
     add_watch(commands)
     add_top_command(commands)
     add_plan(commands)
-    look = commands.add_parser("inspect", help="the contents of a run's store, and the samples pruned most")
+    look = commands.add_parser("inspect", help="print the contents of a run's store, and the samples pruned most")
     look.set_defaults(run=_inspect)
     look.add_argument("store", help="path of the run's store, such as run.zarr")
-    add_top(look, 10, "samples pruned most to list")
+    add_top(look, 10, "how many of the samples pruned most to list")
     look.add_argument("--json", action="store_true", help="print one JSON object")
     scan = commands.add_parser("index", help="index the samples of WebDataset shards, by their headers")
     scan.set_defaults(run=_index)
@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
     add_report(commands)
     add_apply(commands)
     add_doctor(commands)
-    shell = commands.add_parser("completion", help="print the script with which a shell completes commands and options")
+    shell = commands.add_parser("completion", help="print a script by which a shell completes commands and options")
     shell.set_defaults(run=lambda args: _completion(args.shell, program))
     shell.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="your shell")
     return program
@@ -123,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"prunedata: error: {printable(str(error))}", file=sys.stderr)
         return 2
     except MemoryError:
-        print("prunedata: error: Expected data that fit into memory. Got more.", file=sys.stderr)
+        print("prunedata: error: Expected data that fit into memory. Got more than this machine has.", file=sys.stderr)
         return 2
     return 0 if status is None else int(status)
 

@@ -55,7 +55,7 @@ def add_plan(commands: argparse._SubParsersAction[Any]) -> None:
     add("--batch-time", type=float, metavar="S", help="seconds per training step; without it, print percentages only")
     add("--overhead", type=float, default=0.0, metavar="S", help="seconds that recording losses adds to an epoch (0)")
     readings = ("aligned", "printed")
-    add("--reading", choices=readings, default="aligned", help="of the paper's Algorithm 2 (aligned)")
+    add("--reading", choices=readings, default="aligned", help="reading of the paper's Algorithm 2 (aligned)")
     add("--target-saving", type=float, metavar="PERCENT", help="propose schedules that save this much of the time")
     add("--json", action="store_true", help="print one JSON object")
 
@@ -82,7 +82,7 @@ def _schedule(args: argparse.Namespace, window: int | tuple[int, ...]) -> Schedu
         return None
     if missing:
         raise PrunedataError(
-            f"Expected all of a schedule, or --target-saving and nothing of it. Missing: {', '.join(missing)}."
+            f"Expected all options of a schedule, or --target-saving without them. Missing: {', '.join(missing)}."
         )
     attenuation = 1.0 if args.attenuation is None else args.attenuation
     shape = (args.epochs, window, args.start, args.block, args.pruned_per_block, attenuation, args.reading)
@@ -98,7 +98,7 @@ def _steady(args: argparse.Namespace) -> Schedule:
     if given:
         raise PrunedataError(f"Expected --steady with --start and --anneal at most. Got {', '.join(given)}.")
     if args.prune is None:
-        raise PrunedataError("Expected --prune beside --steady. Got none.")
+        raise PrunedataError("Expected --prune with --steady. Got none.")
     return Schedule.steady(args.epochs, args.start, anneal=args.anneal or 0)
 
 
@@ -121,7 +121,7 @@ def _plan(args: argparse.Namespace) -> None:
     if schedule is not None:
         _warn(args)
     if args.batch_time is None and args.overhead:
-        raise PrunedataError("Expected --batch-time beside --overhead. Got none.")
+        raise PrunedataError("Expected --batch-time with --overhead. Got none.")
     # A saving in percent is the same for every batch time where there is no overhead.
     batch_time = 1.0 if args.batch_time is None else args.batch_time
     cost = CostModel(args.samples, args.batch_size, batch_time, args.overhead)

@@ -17,21 +17,21 @@ __all__ = ["add_report"]
 
 def add_report(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the command to the program."""
-    show = commands.add_parser("report", help="a page about a run: its suspects, and what to do")
+    show = commands.add_parser("report", help="write a page about a run: its suspects, and what to do")
     show.set_defaults(run=_report)
     add = show.add_argument
     add("store", help="path of the run's store, such as run.zarr")
     add("-o", "--output", metavar="FILE", help="where to write (report.html, review.html)")
-    add("--compare", metavar="STORE", help="store of another run, to show beside it")
-    told = "the data set, or a function that returns it, to show images or texts of suspects; also SCRIPT.py:NAME"
+    add("--compare", metavar="STORE", help="store of another run, to show side by side")
+    told = "the data set, or a function that returns it, also as SCRIPT.py:NAME, to show images or texts of suspects"
     add("--dataset", metavar="MODULE:NAME", help=told)
-    told = "labels by id, to see in which classes suspects gather; formats as for suspects"
+    told = "labels by id, to show the classes of suspects, in a format of suspects --labels"
     add("--labels", metavar="FILE", help=told)
-    add("--label-column", metavar="NAME", help="the column of the table (label)")
+    add("--label-column", metavar="NAME", help="column of the table (label)")
     add("--top", type=int, metavar="N", help="how many samples to list (12; with --review 500)")
-    add("--review", action="store_true", help="a page to judge suspects one by one, with the keyboard")
+    add("--review", action="store_true", help="write a page to judge suspects one by one, with the keyboard")
     add("--json", action="store_true", help="print the contents of the page as one JSON object")
-    add("--open", action="store_true", help="open it in the browser")
+    add("--open", action="store_true", help="open the page in the browser")
 
 
 def _report(args: argparse.Namespace) -> None:
@@ -40,15 +40,15 @@ def _report(args: argparse.Namespace) -> None:
     from prunedata.store.run_store import read_run
 
     if args.label_column is not None and args.labels is None:
-        raise PrunedataError("Expected --labels beside --label-column. Got none.")
+        raise PrunedataError("Expected --labels with --label-column. Got none.")
     labels = None
     if args.labels is not None:
         labels = read_labels(args.labels, read_run(args.store).state.samples, args.label_column)
     dataset = None if args.dataset is None else named_object(args.dataset)
     if args.review and dataset is None and not KeptPreviews(args.store):
         raise PrunedataError(
-            "Expected --dataset beside --review, to have something to look at, or a run of prunedata watch, which has "
-            "kept previews. Got none."
+            "Expected --dataset with --review, so that the page can show samples, or a run of prunedata watch, which "
+            "keeps previews. Got none."
         )
     output = Path(args.output or ("review.html" if args.review else "report.html"))
     with meter() as show:

@@ -34,7 +34,7 @@ LONGEST_NAME = 40
 
 def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the commands to the program."""
-    told = "the samples of a run, or of several folds, whose labels are most likely wrong"
+    told = "list the samples of a run, or of several folds, whose labels are most likely wrong"
     look = commands.add_parser("suspects", help=told)
     look.set_defaults(run=_suspects)
     told = "path of a run's store; several are joined into one list"
@@ -46,7 +46,7 @@ def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
     look.add_argument("-o", "--out", metavar="FILE", help="write the samples into a file")
     told = (
         "format: ids, csv, jsonl, parquet, verdicts for Pruner(without=FILE), or cleanlab for every sample's score; "
-        "as FILE ends, else ids"
+        "by default the ending of FILE, or ids"
     )
     look.add_argument("--to", metavar="FORM", help=told)
     look.add_argument("--json", action="store_true", help="print one JSON object")
@@ -55,7 +55,7 @@ def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
     two.add_argument("stores", nargs=2, metavar="STORE", help="paths of the runs' stores")
     add_top(two, 0.1, "number of samples of each run to compare")
     two.add_argument("--json", action="store_true", help="print one JSON object")
-    ask = commands.add_parser("advise", help="how many labels of a run look wrong, and what to leave out")
+    ask = commands.add_parser("advise", help="print how many labels of a run look wrong, and what to leave out")
     ask.set_defaults(run=_advise)
     ask.add_argument("store", help="path of the run's store")
     ask.add_argument("--json", action="store_true", help="print one JSON object")
@@ -69,7 +69,7 @@ def _suspects(args: argparse.Namespace) -> None:
     from prunedata.store.run_store import read_run
 
     if args.label_column is not None and args.labels is None:
-        raise PrunedataError("Expected --labels beside --label-column. Got none.")
+        raise PrunedataError("Expected --labels with --label-column. Got none.")
     _check_export(args)
     if len(args.stores) > 1:
         _joined_suspects(args)
@@ -234,7 +234,7 @@ def _check_export(args: argparse.Namespace) -> None:
     """Raise if the format is unknown or has no file; set the format by the name of the file if none is given."""
     if args.out is None:
         if args.to is not None:
-            raise PrunedataError(f"Expected --out FILE beside --to {args.to}. Got none.")
+            raise PrunedataError(f"Expected --out FILE with --to {args.to}. Got none.")
         return
     if args.to is None:
         from prunedata.findings.table import WRITERS

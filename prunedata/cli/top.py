@@ -21,10 +21,10 @@ def add_top_command(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the command to the program."""
     look = commands.add_parser("top", help="show the progress and suspects of a run in the terminal, refreshed")
     look.set_defaults(run=_top)
-    look.add_argument("store", help="path of the run's store, as run.zarr")
-    look.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="how often to look (2)")
-    look.add_argument("--top", type=int, default=20, metavar="N", help="how many suspects (20)")
-    look.add_argument("--live", action="store_true", help="show its report in the browser, on this machine alone")
+    look.add_argument("store", help="path of the run's store, such as run.zarr")
+    look.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="time between refreshes (2)")
+    look.add_argument("--top", type=int, default=20, metavar="N", help="how many suspects to list (20)")
+    look.add_argument("--live", action="store_true", help="show the report in the browser, only on this machine")
 
 
 def _top(args: argparse.Namespace) -> None:
@@ -59,7 +59,7 @@ def _serve(args: argparse.Namespace) -> None:
     except ImportError as error:
         raise PrunedataError(str(error)) from error
     with LivePage(page, args.every) as server:
-        print(f"{server.address}\nThis address is for you alone: it opens the page. Ctrl-C ends it.", flush=True)
+        print(f"{server.address}\nWhoever has this address can open the page. Ctrl-C stops the server.", flush=True)
         webbrowser.open(server.address)
         server.serve_forever()
 

@@ -1,4 +1,4 @@
-"""The command ``prunedata watch``: a program as Python runs it, and what trains in it watched."""
+"""The command ``prunedata watch``: run a program as Python would, and watch its trainings."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def add_watch(commands: argparse._SubParsersAction[Any]) -> None:
     )
     run.set_defaults(run=_watch)
     add = run.add_argument
-    add("-o", "--output", default=".", metavar="FOLDER", help="where runs are kept, as FOLDER/train.zarr (.)")
+    add("-o", "--output", default=".", metavar="FOLDER", help="folder of the stores, such as FOLDER/train.zarr (.)")
     add("--top", type=int, default=Settings.top, metavar="N", help=f"how many suspects to list ({Settings.top})")
-    add("--live", action="store_true", help="list them at the end of every epoch, too")
-    add("--leave-out", action="store_true", help="leave doubted samples out, late in the run")
+    add("--live", action="store_true", help="list suspects at the end of every epoch, too")
+    add("--leave-out", action="store_true", help="leave out samples whose labels look wrong, late in the run")
     add("-m", action="store_true", dest="module", help="PROGRAM is a module, as for python -m")
     add("--site", action="store_true", help="print the folder for PYTHONPATH, for jobs that set PRUNEDATA_WATCH")
     add("program", nargs="?", help="a script, or a program such as torchrun or accelerate")
-    add("arguments", nargs=argparse.REMAINDER, help="its own arguments")
+    add("arguments", nargs=argparse.REMAINDER, help="arguments of PROGRAM")
 
 
 def _watch(args: argparse.Namespace) -> None:

@@ -166,10 +166,10 @@ def test_a_plan_that_saves_nothing_says_so(prints, change, what):
         (f"{PLAN} --target-saving 95", "the largest proposed"),
         (f"{RUN} --window 60", "Missing: --start, --block, --pruned-per-block, --prune."),
         (f"{RUN} --window 60 --target-saving 15 --prune 0.2", "Missing: --start"),
-        (f"{RUN} --window 60 --target-saving 15 --overhead 1", "Expected --batch-time beside --overhead"),
+        (f"{RUN} --window 60 --target-saving 15 --overhead 1", "Expected --batch-time with --overhead"),
         (f"{RUN} --target-saving 15", "Expected --window, --milestones or --steady. Got none of them."),
         (f"{PLAN} --wndow 3", "unrecognized arguments: --wndow 3 (see 'prunedata --help')"),
-        (f"{UNTIMED} --overhead 1", "Expected --batch-time beside --overhead"),
+        (f"{UNTIMED} --overhead 1", "Expected --batch-time with --overhead"),
     ],
 )
 def test_errors_say_what_was_expected(refuses, command, message):
@@ -243,7 +243,7 @@ def test_a_steady_schedule_is_planned_as_it_is_made_in_python(prints_json, refus
         ("--target-saving 15", "Got --target-saving."),
     ):
         assert f"Expected --steady with --start and --anneal at most. {told}" in refuses(f"{steady} {options}")
-    assert "Expected --prune beside --steady" in refuses(f"{RUN} --steady")
+    assert "Expected --prune with --steady" in refuses(f"{RUN} --steady")
 
 
 def test_a_number_that_looks_like_a_percentage_is_warned_of_as_the_pruner_does(say, prints):

@@ -141,7 +141,7 @@ def test_any_iterable_is_told_what_it_needs(doctor, script):
         ("raise SystemExit('no data')", "x", "Expected {} to run, and to make x without training. Got SystemExit: no"),
         ("from prunedata.errors import *; raise NotInEpoch('it trains.')", "x", "Got NotInEpoch: it trains."),
         ("import nothing_of_the_kind", "x", "No module named 'nothing_of_the_kind'"),
-        (None, "x", "Expected a file of yours that makes x. Got {}, where there is none."),
+        (None, "x", "Expected a script that makes x. Got {}, which does not exist."),
     ],
 )
 def test_a_script_that_cannot_be_looked_at_is_an_error(refuses, tmp_path, text, name, told):
@@ -171,7 +171,7 @@ def test_a_store_that_is_whole(doctor, store):
     status, found = doctor(store)
     assert status == 0
     assert found["store"] == ("ok", "whole: 4 arrays and 4 records agree with their digests")
-    assert found["next"][1] == "epoch 4 of 6; resume=True goes on there"
+    assert found["next"][1] == "epoch 4 of 6; resume=True continues there"
 
 
 def test_a_damaged_store_is_wrong_and_none_is_an_error(doctor, refuses, store, tmp_path):

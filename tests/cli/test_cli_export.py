@@ -91,7 +91,7 @@ def test_for_cleanlab_every_sample_has_a_score(prints, store, tmp_path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("--to csv", "Expected --out FILE beside --to csv. Got none."),
+        ("--to csv", "Expected --out FILE with --to csv. Got none."),
         ("--to xlsx --out {}/a", "Expected --to ids, csv, jsonl, verdicts, cleanlab or parquet. Got xlsx."),
         ("--to iterable --out {}/a", "Got iterable."),
         ("--to ../a --out {}/a", "Got ../a."),

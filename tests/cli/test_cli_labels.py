@@ -207,7 +207,7 @@ def test_verdicts_on_other_splits_find_their_rows(prints, refuses, tmp_path):
     for place, got in (("plain.zarr", "Got one without keys"), ("small.zarr", "Got one of 3 samples")):
         assert got in refuses(f"apply keyed.csv --labels other.npy --store {place} -o more.npy")
     err = refuses("apply keyed.csv --labels other.npy -o more.npy")
-    assert "Expected --store beside keyed.csv, as its verdicts are on rows with keys" in err
+    assert "Expected --store with keyed.csv, because its verdicts are on rows with keys" in err
 
 
 @pytest.mark.parametrize("name", ["fixed.csv", "fixed.txt", "fixed.npy"])

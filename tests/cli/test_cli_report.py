@@ -100,10 +100,10 @@ def test_it_is_opened(prints, store, tmp_path, monkeypatch):
     [
         ("--dataset train_set", "Expected a name such as module:train_set or script.py:train_set. Got train_set."),
         ("--dataset texts_of_nobody:train_set", "Got ModuleNotFoundError: No module named 'texts_of_nobody'"),
-        ("--label-column x", "Expected --labels beside --label-column"),
+        ("--label-column x", "Expected --labels with --label-column"),
         ("--top 0", "Expected top to be at least 1. Got 0."),
         ("--compare nothing.zarr", "nothing.zarr. Got nothing."),
-        ("--review", "Expected --dataset beside --review"),
+        ("--review", "Expected --dataset with --review"),
         ("-o no/such/folder/report.html", "No such file or directory"),
     ],
 )

@@ -217,7 +217,7 @@ def test_a_run_that_has_just_begun(prints_json, refuses, tmp_path):
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("suspects {run} --label-column label", "Expected --labels beside --label-column"),
+        ("suspects {run} --label-column label", "Expected --labels with --label-column"),
         *(
             (f"suspects {{run}} --top {top}", "argument --top: Expected top to be a number from 1, or a fraction")
             for top in ("0", "-1", "1.0", "2.5", "0%", "100%")

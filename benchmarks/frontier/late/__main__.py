@@ -1,4 +1,4 @@
-"""Begin late and look again: what it brings beside regular training, today's ``auto`` and the oracle.
+"""Begin late and look again: what it brings beside regular training, the ``auto`` of before and the oracle.
 
 python -m benchmarks.frontier.late run --tables FOLDER --fashion FOLDER
 python -m benchmarks.frontier.late table [--page docs/evidence/late.md]

@@ -101,22 +101,23 @@ def _with_labels(of: dict[tuple[str, str], dict[str, list[Facts]]]) -> str:
         f"{gain:+.1f} (`{subject}`, `{kind}`, {seeds} seeds)" for gain, subject, kind, seeds in (least, most)
     )
     told = (
-        "Of the kinds with labels wrong at their own frequencies, on how many an arm ends at most 0.5 below the best "
-        f"length, and on how many its thinned classes are at least where regular ones are: {_kept(kept)}. "
-        f"On even classes, {len(even)} kinds, `{LABELS}` ends {first} to {last} from `{LIBRARY}`, in the mean "
-        f"{mean(gain for gain, *_ in even):+.2f}. {_others(of)}"
-        "\n\nMeans over the kinds on which all of these ran, from regular training, and in brackets of the thinned "
-        f"classes: {_means(of)}."
+        "Of the kinds whose labels are wrong at their own frequencies: on how many an arm ends at most 0.5 below the "
+        "best length, and on how many its thinned classes end at least where those of regular training do: "
+        f"{_kept(kept)}.\n\nOn {len(even)} kinds with even classes `{LABELS}` ends {first} to {last} points from "
+        f"`{LIBRARY}`, in the mean {mean(gain for gain, *_ in even):+.2f}. {_others(of)}"
+        "\n\nPoints above regular training, in the mean over the kinds on which all of these ran, and in brackets of "
+        f"the thinned classes: {_means(of)}."
     )
     heads = ("subject", "labels", "seeds", "regular", "its best", *(f"`{arm}`" for arm in BESIDE))
     return "\n\n".join([
-        "With labels, on classes of which every third keeps a tenth of its samples. Tests have all classes alike. "
-        f"`{OTHERS}` is RCAP (2025), which draws 70 % of the samples anew in each epoch, more of classes that do "
-        "badly. With `-weighted` each loss is divided by how frequent its label is. These three: seeds 0 and 1.",
+        "With labels known, on thinned kinds: every third class keeps a tenth of its samples. In the test set all "
+        f"classes are equally frequent. `{OTHERS}` is RCAP (2025), a published rule that draws 70 % of the samples "
+        "anew in each epoch, more of the classes that do badly. `-weighted` divides each loss by the frequency of its "
+        f"label. `{OTHERS}` and the two with weights ran on seeds 0 and 1.",
         markdown(heads, ends), told,
-        "AUC of wrong labels after two thirds of regular training, by the mean of all epochs (as suspects are ranked), "
-        "by recent losses, by how far these lie above the lowest tenth of their own label, and above its median. And "
-        "how many wrong labels look like their right class, by the network's guess:",
+        "AUC of wrong labels after two thirds of regular training: by the mean loss of all epochs, by recent losses, "
+        "and by how far these lie above the lowest tenth, or the median, of their own label. *Guess right* is the "
+        "share of the wrong labels whose right class the network guesses:",
         markdown((*heads[:3], *RANKED, "guess right"), ranked),
     ])  # fmt: skip
 
@@ -164,7 +165,7 @@ def _others(of: dict[tuple[str, str], dict[str, list[Facts]]]) -> str:
         kind: [_gain(arms, OTHERS) for (_, of_), arms in of.items() if of_ == kind and arms[OTHERS]] for kind in EVEN
     }
     words = [f"{_range(each)} on `{kind}`" for kind, each in gains.items() if each]
-    return f"There `{OTHERS}` ends {', '.join(words)} from regular training." if words else ""
+    return f"There `{OTHERS}` ends {', '.join(words)} points from regular training." if words else ""
 
 
 def _keeps(arms: dict[str, list[Facts]], arm: str) -> tuple[bool, bool]:
@@ -188,12 +189,13 @@ def _summary(rows: Sequence[tuple[str, dict[str, list[Facts]]]], arm: str) -> st
     halves = sum(one >= best / 2 for one, best in falls)
     ours, theirs = (sum(each) for each in zip(*falls, strict=True))
     return " ".join([
-        f"With {NAMES[arm]} (`{arm}`), clean labels end {_range(clean)} from regular training on {len(clean)}",
-        f"subjects. On {len(falls)} kinds of even classes regular training ends a point or more below its best epoch:",
-        f"there it brings at least half of what the oracle gains on {halves}, and {ours:.0f} of {theirs:.0f} points in",
-        f"sum. On the {len(others)} others it ends {_range(others)} from regular training, and on {len(thinned)}",
-        f"thinned kinds {_range(thinned)}. The number of labels that it doubts lies within a third of the truth on",
-        f"{near} of the {len(noisy)} even kinds with wrong labels; on clean ones it is at most {most:.1f} %.",
+        f"**With {NAMES[arm]}** (`{arm}`), in points beside regular training: on clean labels of {len(clean)} subjects",
+        f"it ends {_range(clean)}. There are {len(noisy)} kinds with wrong labels and even classes. On {len(falls)} of",
+        "them regular training ends a point or more below its best epoch: there it gains at least half of what the",
+        f"oracle gains on {halves}, and {ours:.0f} of {theirs:.0f} points in sum. On the {len(others)} others it ends",
+        f"{_range(others)}, and on {len(thinned)} thinned kinds {_range(thinned)}. The number of labels that it doubts",
+        f"is within a third of the true number on {near} of the {len(noisy)} kinds; on clean labels it doubts at most",
+        f"{most:.1f} %.",
     ])  # fmt: skip
 
 

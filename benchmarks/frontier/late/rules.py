@@ -14,7 +14,7 @@ Averages = NDArray[np.float64]
 DECAY = 0.75
 """What an epoch keeps of a sample's average."""
 ROOT = 2.0
-"""Of the sum of doubts, as today's ``auto`` counts."""
+"""Of the sum of doubts, as the ``auto`` of before counts."""
 
 
 class MovingAverages:
@@ -104,25 +104,26 @@ class Rule:
 
 
 RULES = {
-    "late": Rule("from two thirds of the run on, as many as `count_doubted` says; looking again every third epoch"),
+    "late": Rule("from two thirds of the run on, as many as `count_doubted` returns; looking again every third epoch"),
     "late-blind": Rule("as `late`, without looking again", looks=False),
     "late-onset": Rule("as `late`, or once the two groups of losses come nearer again", onset=True),
     "onset-blind": Rule(
-        "as `late-onset`, or once many samples are worse than at first, or a wide group of them is being learned; "
-        "without looking again: so does the library without a figure",
+        "as `late-onset`, or once many samples are worse than at first, or a wide group is being memorized; without "
+        "looking again. This is what the library does without a figure and without labels",
         looks=False, onset=True, many=True,
     ),
     "onset-labels": Rule(
-        "as `onset-blind`, by how far losses lie above the lowest tenth of those of their own label: so does the "
-        "library that is given labels and no figure",
+        "as `onset-blind`, by how far losses lie above the lowest tenth of those of their own label. This is what the "
+        "library does with labels and without a figure",
         looks=False, onset=True, many=True, compared=above_own,
     ),
     "onset-median": Rule(
-        "as `onset-labels`, above the median of their own label, however many are worse than at first",
+        "as `onset-labels`, but above the median of their own label, and without regard to how many are worse than at "
+        "first",
         looks=False, onset=True, compared=above_median,
     ),
-    "late-turn": Rule("as `late`, or from the onset on, if a figure shows it before", turns=True),
-    "late-upper": Rule("as `late`, all of the upper group", upper_group),
-    "late-sum": Rule("as `late`, the sum of doubts, as today's `auto` counts", _sum),
+    "late-turn": Rule("as `late`, or from the memorization onset on, if a figure shows it before", turns=True),
+    "late-upper": Rule("as `late`, but the whole upper group", upper_group),
+    "late-sum": Rule("as `late`, but as many as the doubts sum up to, as in the `auto` of before", _sum),
 }  # fmt: skip
 """By name."""

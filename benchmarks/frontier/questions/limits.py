@@ -30,11 +30,11 @@ __all__ = ["BEGIN", "WAYS", "FromTheTurn", "run", "table"]
 
 BEGIN = "<!-- python -m benchmarks.frontier limits -->"
 WAYS = {
-    "once": 'as `policy="auto"`: the highest mean losses up to the onset are left out',
+    "once": "as `turn`: the highest mean losses up to the onset are left out",
     "again": "fewer are left out at the onset, and more every three epochs, by their losses since",
-    "weighed": "nothing is left out: a loss weighs the fourth power of its label's probability, averaged",
+    "weighed": "nothing is left out: each loss is weighted by the fourth power of its label's probability, averaged",
     "once-right": "as `once`, and the wrong labels that it keeps are left out too",
-    "known": "the wrong labels are left out, and nothing else",
+    "known": "the oracle: exactly the wrong labels are left out",
 }
 """What a run does from its onset on."""
 DOUBT_ROOT = 2.0

@@ -1,4 +1,4 @@
-"""What ``policy="auto"`` brings at the usual length: given nothing, told how validation goes, and given labels."""
+"""What ``policy="auto"`` brings at the usual length: given nothing, a validation figure, or labels."""
 
 from collections.abc import Mapping, Sequence
 from statistics import mean
@@ -45,9 +45,10 @@ def auto(results: Mapping[str, Sequence[Facts]]) -> str:
     heads = ("subject", "labels", "seeds", f"regular, {USUAL} epochs", "best length", *(f"`{arm}`" for arm in BESIDE))
     told = ". ".join(f"`{arm}`: {ARMS[arm].title}" for arm in AUTO)
     return "\n\n".join([
-        markdown(heads, ends), f"{told}. `turn`: the rule before, told as `auto-told`.",
+        markdown(heads, ends), f"{told}. `turn`: the rule before, with the figure of `auto-told`.",
         *(_said(gains, arm) for arm in (ALONE, TOLD)),
-        "From which epoch it leaves out, how many percent of the samples, and in brackets how many of 100 are wrong:",
+        "From which epoch each seed leaves samples out (`-`: never), how many percent of the samples, and in brackets "
+        "how many percent of these are wrong:",
         markdown((*heads[:2], "wrong", *(f"`{arm}`" for arm in AUTO)), counts) + "\n",
     ])  # fmt: skip
 
@@ -74,9 +75,9 @@ def short(results: Mapping[str, Sequence[Facts]]) -> str:
                 rows.append([f"`{subject}`", f"`{kind}`", str(len(seeds)), *cells])
     columns = (column for epochs in SHORT for column in (f"{epochs} epochs, regular", f"`{ALONE}`", "left out"))
     return (
-        "Runs of a few epochs, given nothing, beside training on all samples in the same orders: on "
-        f"{len(gains)} kinds and lengths it ends {min(gains, default=0):+.1f} to {max(gains, default=0):+.1f} from it. "
-        "Runs of up to five epochs leave nothing out.\n\n"
+        "Short runs, given nothing, beside training on all samples in the same orders: on "
+        f"{len(gains)} kinds and lengths they end {min(gains, default=0):+.1f} to {max(gains, default=0):+.1f} from "
+        "it, because runs of up to five epochs leave nothing out.\n\n"
         f"{markdown(('subject', 'labels', 'seeds', *columns), rows)}\n"
     )
 
@@ -92,11 +93,11 @@ def _said(gains: Sequence[tuple[str, float, float | None, dict[str, float]]], ar
     clean = [gain for kind, *_, gain in some if kind == "clean"]
     near = sum(gain >= -BELOW for *_, gain in some)
     return " ".join([
-        f"`{arm}`: where labels are wrong at random or by people, and regular training ends {FALL:g} point or more",
-        f"below its best length, it brings at least half of what the oracle gains on {halves} of {len(chance)} kinds,",
-        f"and {ours:.0f} of {theirs:.0f} points in sum; where they name a similar class on {others} of {len(similar)}.",
-        f"It ends at most {BELOW} below regular training on {near} of all {len(some)} kinds, on clean labels",
-        f"{min(clean, default=0.0):+.1f} to {max(clean, default=0.0):+.1f} from it, and at least",
+        f"**`{arm}`**, where regular training ends {FALL:g} point or more below its best length: if labels are wrong",
+        f"at random or by people, it gains at least half of what the oracle gains on {halves} of {len(chance)} kinds,",
+        f"and {ours:.0f} of {theirs:.0f} points in sum; if wrong labels name a similar class, it does on {others} of",
+        f"{len(similar)}. On all kinds: it ends at most {BELOW} below regular training on {near} of {len(some)}, on",
+        f"clean labels {min(clean, default=0.0):+.1f} to {max(clean, default=0.0):+.1f} from it; its least gain is",
         f"{min(gain for *_, gain in some):+.1f}.",
     ])  # fmt: skip
 

@@ -96,7 +96,7 @@ def _tops(arms: Arms) -> str:
     """The highest point of each arm, and how far it lies above others'."""
     rival = best_rival(arms)
     columns = [
-        "arm", "highest", "epochs", "visits", "by labels held out", "over its regular", "of knowing",
+        "arm", "highest", "epochs", "visits", "by labels held out", "over its regular", "of the oracle's",
         f"over the best rival, `{rival}`",
     ]  # fmt: skip
     rows = []
@@ -155,18 +155,18 @@ def summary(results: Mapping[str, Sequence[Facts]]) -> str:
             usual += _of_the_usual_length(name, kind, arms)
     columns = [
         "subject", "labels", "seeds", f"regular, {USUAL} epochs", "regular, best length",
-        *(f"`{rule}` over it" for rule in RULES), "knowing the wrong labels", "best that prunes nothing, or at random",
+        *(f"`{rule}` over it" for rule in RULES), "oracle over it", "best that prunes nothing, or at random",
         "best that prunes by losses",
     ]  # fmt: skip
     subjects = "; ".join(f"`{name}` is {SUBJECTS[name].title}" for name in results)
     text = f"{markdown(columns, rows)}\n\n{subjects}.\n"
     if both_tuned:
         columns = ["subject", "labels", "best that prunes nothing", "its highest point"]
-        columns += ["best that prunes by losses, over it", "knowing the wrong labels, over it"]
+        columns += ["best that prunes by losses, over it", "oracle, over it"]
         text += f"\nBoth tuned:\n\n{markdown(columns, both_tuned)}\n"
     if usual:
         columns = ["subject", "labels", f"regular, {USUAL} epochs", *(f"`{arm}` over it" for arm in ("random", *RULES))]
-        columns += ["knowing the wrong labels", "`bounded` gains of it"]
+        columns += ["oracle over it", "`bounded` gains of that"]
         text += f"\nAll of {USUAL} epochs:\n\n{markdown(columns, usual)}\n"
     return text
 

@@ -50,9 +50,8 @@ def held(results: Mapping[str, Sequence[Facts]], arm: str = "turn") -> str:
                 )  # fmt: skip
     return (
         f"Where regular training falls by {FALL:g} point or more, `{arm}` ends at most {BELOW_BEST:g} below the "
-        f"best length on {sum(falls)} of {len(falls)} kinds of labels. Elsewhere it ends at most {BELOW_END:g} below "
-        f"regular training on {sum(steady)} of {len(steady)}. On {untouched} of these {len(steady)} no run left "
-        "anything out."
+        f"best length on {sum(falls)} of {len(falls)} kinds of labels. On the {len(steady)} other kinds it ends at "
+        f"most {BELOW_END:g} below regular training on {sum(steady)}, and on {untouched} no run left anything out."
     )
 
 

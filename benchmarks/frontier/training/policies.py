@@ -130,7 +130,7 @@ class CrossEntropy:
 
 
 class EarlyLearning:
-    """Early-learning regularisation (ELR, Liu et al., 2020): hold on to what the network said of a sample before.
+    """Early-learning regularization (ELR, Liu et al., 2020): hold on to what the network said of a sample before.
 
     Cross-entropy and ``strength * log(1 - <p, t>)``: ``p`` are the probabilities now, ``t`` their running average.
 

@@ -1,1 +1,1 @@
-"""``prunedata watch``: a program runs as Python runs it, and what trains in it is watched."""
+"""``prunedata watch``: a program runs as Python would run it, and its trainings are watched."""

@@ -21,7 +21,7 @@ WIDEST = 60
 
 
 def lines_of(place: Path, top: int) -> list[str]:
-    """Return where a run is kept, its most suspect samples with their rows, and the command for its report."""
+    """Return the place of a run's store, its most suspect samples with their rows, and the command for its report."""
     run, kept = read_run(place).state, KeptPreviews(place)
     shown = os.path.relpath(place)
     shown = str(place) if shown.startswith("..") else shown

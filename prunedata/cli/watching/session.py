@@ -50,17 +50,17 @@ class WatchedRun:
         """Epochs after which its suspects were listed."""
 
     def keep_previews(self, alike: AbstractContextManager[object] | None = None, most: int = MOST) -> None:
-        """Write what the most suspect samples look like beside the run, if it has a store and observed anything.
+        """Write previews of the most suspect samples beside the run, if it has a store and observed anything.
 
         ``alike`` leaves a framework's random numbers as they were: transforms draw some when samples are read. ``most``
-        is of how many samples.
+        is the number of samples.
         """
         if self.place is not None and self.pruner.history:
             with drawn_alike(alike or nullcontext()):
                 keep_previews(self.place, self.pruner, self.dataset, self.rows, most)
 
     def tell(self, top: int) -> None:
-        """Print its suspects, if that was not done since its last epoch."""
+        """Print the suspects of the run, unless they were printed since its last epoch."""
         epochs = len(self.pruner.history)
         if self.place is not None and (epochs != self.told or not epochs):
             self.told = epochs
@@ -74,7 +74,7 @@ class _Live(Adapter):
         self._session, self._run = session, run
 
     def epoch_ended(self, record: dict[str, Any]) -> None:
-        """List them, whatever goes wrong: the training goes on."""
+        """List the suspects; if that fails, the training continues."""
         try:
             torch = import_module(f"{ADAPTERS}.torch.seeds") if "torch" in sys.modules else None
             self._run.keep_previews(None if torch is None else torch.drawing_alike(), self._session.settings.top)
@@ -84,7 +84,7 @@ class _Live(Adapter):
 
 
 class Session:
-    """What this process watches. There is one: :meth:`Session.current`."""
+    """The watched runs of this process. There is one session: :meth:`Session.current`."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -140,7 +140,7 @@ class Session:
             print(f"prunedata: {printable(text)}", file=sys.stderr, flush=True)
 
     def _unused_place(self) -> Path:
-        """A place in the folder that is named as the program, and where nothing is."""
+        """An unused place in the folder, named as the program."""
         program = Path(getattr(sys.modules.get("__main__"), "__file__", None) or sys.argv[0] or "run")
         name = program.parent.name if program.stem == "__main__" else program.stem
         folder, number = self.settings.folder, 1
@@ -154,7 +154,7 @@ class Session:
         return os.getpid() != self._process
 
     def _tell(self) -> None:
-        """Print what was seen, when the process ends."""
+        """Print the suspects when the process ends."""
         if self.is_forked:
             return
         for run in self.runs:

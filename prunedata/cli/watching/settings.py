@@ -10,14 +10,14 @@ from pathlib import Path
 __all__ = ["FOLDER", "OPTIONS", "STARTUP", "Settings"]
 
 FOLDER, OPTIONS = "PRUNEDATA_WATCH", "PRUNEDATA_WATCH_OPTIONS"
-"""Variables: the folder that runs are kept in, and words such as ``leave-out``, ``live`` and ``top=50``."""
+"""Variables: the folder of the stores, and words such as ``leave-out``, ``live`` and ``top=50``."""
 STARTUP = Path(__file__).resolve().parent / "startup"
 """The folder to be named in PYTHONPATH."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to watch: where runs are kept, how many suspects are shown, whether doubted samples are left out.
+    """How to watch: the folder of the stores, how many suspects are shown, whether samples are left out.
 
     With ``live`` suspects are shown at the end of every epoch.
     """

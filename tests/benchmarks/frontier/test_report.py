@@ -165,7 +165,7 @@ def test_short_runs_stand_beside_the_same_orders_on_all_samples():
         for seed in (0, 1)
     ]
     told = short({"head": runs, "conv-digits": []})
-    assert "on 3 kinds and lengths it ends -1.0 to +2.0 from it" in told
+    assert "on 3 kinds and lengths they end -1.0 to +2.0 from it" in told
     cells = [cell.strip() for cell in told.splitlines()[-1].split("|")[1:-1]]
     assert cells[:5] == ["`head`", "`worse`", "2", "50.0", "-1.0"]
     assert cells[9:11] == ["50.0", "+2.0"]
