@@ -489,7 +489,7 @@ class Pruner:
             if weights is not None:
                 raise LossError(
                     "Expected weights with the tensors of a wrapped DataLoader, whose mean is returned. Got them with "
-                    "losses that are recorded only: observe the losses as they are, and weigh them in your own mean."
+                    "losses that are recorded only: observe these without weights, and weight them in your own mean."
                 )
             if labels is not None:
                 self.see_labels(ids, labels, losses, logits)
