@@ -38,11 +38,11 @@ class LossError(PrunedataError):
 
 
 class NotInEpoch(PrunedataError, RuntimeError):
-    """A method was called outside the part of the run where it has a meaning, as ``observe`` before ``begin_epoch``."""
+    """A method was called at the wrong time or in the wrong thread, such as ``observe`` before ``begin_epoch``."""
 
 
 class OtherData(PrunedataError):
-    """The data set is not the one that the run began with: its places have other samples."""
+    """The data set is not the one that the run began with: it has other samples at the same ids."""
 
 
 class SkippedSamples(PrunedataError):
@@ -58,11 +58,11 @@ class StoreError(PrunedataError):
 
 
 class RunExists(StoreError, FileExistsError):
-    """The store already has a run, and ``resume=True`` was not given."""
+    """The store already has a run, and ``resume=True`` was not passed."""
 
 
 class ForeignStore(StoreError):
-    """The place of the store has something else than a run of prunedata, or a run with other arguments."""
+    """The store holds something other than a run of prunedata, or a run with other arguments."""
 
 
 class DamagedStore(StoreError):
@@ -70,15 +70,15 @@ class DamagedStore(StoreError):
 
 
 class UnwritableStore(StoreError, OSError):
-    """The system could not read or write the store, for example as a disk is full; ``errno`` says why."""
+    """The system could not read or write the store, for example because a disk is full; ``errno`` says why."""
 
 
 class DeniedStore(UnwritableStore, PermissionError):
-    """The store may not be read or written by this user, for example as its folder is read-only."""
+    """The store may not be read or written by this user, for example because its folder is read-only."""
 
 
 class UnreachableStore(UnwritableStore, ConnectionError):
-    """The service of the store does not answer, or refuses. The run continues in memory, and can commit again later."""
+    """The store's service does not answer, or refuses. The run continues in memory: call ``commit`` again later."""
 
 
 class MissingPackage(StoreError, ImportError):
@@ -86,11 +86,11 @@ class MissingPackage(StoreError, ImportError):
 
 
 class NeverPrunesWarning(UserWarning):
-    """The run will save no time: it never prunes an epoch, or a sample."""
+    """The run may never leave samples out, or hardly any: its schedule, ``prune`` or validation figure prevents it."""
 
 
 class FinishedWarning(UserWarning):
-    """The run has finished all of its epochs."""
+    """The run has no epoch left: nothing is trained."""
 
 
 # Not once for each line of a program: of a search, all trials but the first would train nothing without a word.

@@ -26,8 +26,8 @@ def count_pruned(samples: int, prune: int | float | str) -> int:
     samples : int
         Samples in the data set, at least 1.
     prune : int, float or str
-        A number of samples, from 0 to ``samples - 1``; or a fraction strictly between 0 and 1, taken as the
-        decimal that was written: 0.29 of 100 is 29, where float arithmetic says 28; or a percentage as ``"20%"``.
+        A number of samples, from 0 to ``samples - 1``; or a fraction strictly between 0 and 1, read as the decimal
+        that you wrote: 0.29 of 100 is 29, although float arithmetic gives 28; or a percentage such as ``"20%"``.
         Rounded down.
 
     Raises
@@ -77,10 +77,10 @@ def count_kept(samples: int, prune: int | float | str, batch_size: int | None = 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a schedule will cost and save over the whole run: exact, every epoch counted. Seconds and percent.
+    """What a schedule costs and saves over the whole run, with every epoch counted. Seconds and percent.
 
-    ``pruned_epochs`` is the exact number, ``pruned_epochs_printed`` that of Formula 3 or 4 (None for windows
-    of given lengths, see :attr:`Schedule.pruned_epochs_printed`). ``visits_saved_percent`` counts samples.
+    ``pruned_epochs`` is the exact number, ``pruned_epochs_printed`` that of Formula 3 or 4 (None for windows of given
+    lengths, see :attr:`Schedule.pruned_epochs_printed`). ``visits_saved_percent`` is of sample visits, not of time.
     """
 
     pruned_epochs: int
@@ -100,9 +100,9 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A saving that was measured, beside the one predicted: percent of the regular run's time.
+    """A measured saving beside the predicted one: percent of the regular run's time.
 
-    ``ratio`` is measured over predicted, None where nothing was predicted to be saved.
+    ``ratio`` is measured divided by predicted, None if the predicted saving is 0.
     """
 
     predicted_percent: float
@@ -118,8 +118,8 @@ class Measurement:
 class CostModel:
     """Predicts a run's time from the time of one batch.
 
-    Methods ``formula_N`` give the paper's formulas one by one as printed; n_prune in them is the number of
-    epochs that the schedule really prunes. :meth:`predict` gives the exact figures.
+    :meth:`predict` returns the exact figures. The methods ``formula_N`` return the paper's formulas one by one as
+    printed; their n_prune is the number of epochs that the schedule really prunes.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class CostModel:
     batch_time : float
         Seconds of a training step on one batch (T), above 0.
     overhead : float
-        Seconds that watching and selecting add to an epoch (t0).
+        Seconds that recording and selecting add to an epoch (t0).
     """
 
     samples: int
@@ -149,8 +149,8 @@ class CostModel:
     def predict(self, schedule: Schedule, prune: int | float) -> Prediction:
         """Return the exact cost of `schedule` with `prune` samples left out of its pruned epochs.
 
-        Every epoch costs its own number of batches, and its overhead: watching runs in all of them. A saving
-        is negative where the overhead eats more than pruning gives.
+        Every epoch costs its batches and the overhead, as losses are recorded in all of them. The saving is negative
+        if the overhead is more than pruning saves.
         """
         pruned, epochs = len(schedule.pruned_epochs), schedule.epochs
         regular_batches = epochs * self.batches()
@@ -208,8 +208,8 @@ class CostModel:
     def formula_6(self, schedule: Schedule, prune: int | float) -> float:
         """Return Formula 6: t_prune = sum over n of (T * b_prune) + sum over n_prune of t0. Seconds.
 
-        b_prune as meant. It charges the overhead to pruned epochs only, though every epoch is watched:
-        ``predict(...).pruned_seconds`` charges all.
+        b_prune as meant. It adds the overhead to pruned epochs only, though losses are recorded in every epoch:
+        ``predict(...).pruned_seconds`` adds it to all.
         """
         computing = schedule.epochs * self.batch_time * self.formula_5_meant(schedule, prune)
         return computing + len(schedule.pruned_epochs) * self.overhead

@@ -53,9 +53,9 @@ LATE = Fraction(2, 3)
 """Without an onset, a run leaves samples out after this share of its epochs: wrong labels are ranked best late, and a
 network recovers from them within an epoch or two."""
 APART, WORSE, TURNED, WITHIN, NOISE = "apart", "worse", "turned", "within", "noise"
-"""In the record of an epoch: the share of the variance between the groups, that of the samples with a higher loss than
-the run had at first, that of the others with a higher one in this epoch, see :func:`are_turned`, and how far the losses
-fell within the epoch, see :func:`is_still_learning`, and the standard error of that."""
+"""Keys in the record of an epoch: the share of the variance between the groups; the share of the samples with a higher
+loss than the run had at first; the share that turned, see :func:`are_turned`; how far the losses fell within the epoch,
+see :func:`is_still_learning`; and the standard error of that."""
 LOWEST = 10
 """Losses are compared with the lowest 1 in so many of the same label. The median would do if labels were wrong at their
 own frequencies; but if uniform errors flood a rare label, most of its samples are wrong."""
@@ -66,8 +66,8 @@ TAIL, WIDE, HARDLY_APART = 0.20, 0.22, 0.62
 """Of one group with a tail, a fifth is in the upper one, give or take the root of the number of samples. An upper group
 of more samples than that, and of at least 22 %, is no tail if so much of the variance lies between the groups."""
 NOT_LEARNED, FORGOTTEN = 2 / 3, 0.55
-"""So many samples are worse than at first, for each in a wide upper group; the second if the network forgets samples
-between visits, which shows more surely that it memorizes some."""
+"""At least this many samples are worse than at first, per sample in a wide upper group; the second holds if the network
+forgets samples between visits, which shows more surely that it memorizes some."""
 LEARNED = 0.9
 """Once the share of the samples that are worse than at first has fallen to so much of its highest value, the network is
 memorizing them."""
@@ -192,7 +192,7 @@ def are_many_worse(averages: Array, untaught: float) -> bool:
 
 
 def are_turned(before: Array, losses: Array, untaught: float) -> float:
-    """Return which share of the samples has turned: of those that were better than at first, and are worse in an epoch.
+    """Return the share that turned in an epoch: of the samples that were not worse than at first, those that now are.
 
     ``before`` are the samples' recent averages before the epoch, ``losses`` those in it, NaN for samples without one,
     both of shape (samples,); ``untaught`` is as for :func:`are_worse`.
@@ -202,7 +202,7 @@ def are_turned(before: Array, losses: Array, untaught: float) -> float:
 
 
 def are_settled(turned: Sequence[float]) -> bool:
-    """Return whether it is settled which samples are better than at first, by :func:`are_turned` after each epoch.
+    """Return whether hardly any sample turns any more, by :func:`are_turned` after each epoch.
 
     While a network still learns what holds for other samples too, much of it changes in every epoch: which samples have
     high losses then says little of their labels.
@@ -211,7 +211,7 @@ def are_settled(turned: Sequence[float]) -> bool:
 
 
 def is_still_learning(within: Sequence[float], means: Sequence[float]) -> bool:
-    """Return whether a network mostly learns what holds for other samples, too: then high losses may be of any sample.
+    """Return whether a network mostly learns what samples have in common: then any sample may have a high loss.
 
     Such a network is better on the last samples of an epoch than it was on the first, by as much as it gets better from
     epoch to epoch. What it memorizes is one sample at a time: losses fall from visit to visit of the same sample, and
@@ -243,9 +243,9 @@ def _of_last_epochs(within: Sequence[float], means: Sequence[float]) -> tuple[fl
 
 
 def are_being_learned(worse: Sequence[float]) -> bool:
-    """Return whether a network memorizes samples of which it knew better, by :func:`are_worse` after each epoch.
+    """Return whether a network memorizes samples that contradict others, by :func:`are_worse` after each epoch.
 
-    While it learns what holds for other samples too, those that contradict them stay worse than at first.
+    While it learns what samples have in common, those that contradict others stay worse than at first.
     """
     return len(worse) > 1 and worse[-1] <= LEARNED * max(worse)
 
@@ -270,6 +270,7 @@ def count_doubted(groups: Groups, *, untaught: float = -math.inf, memorizes: boo
 
     Parameters
     ----------
+    groups : Groups
     untaught : float
         The loss with which the run began, see :func:`loss_at_first`. No label is doubted unless the median of the upper
         group is above it.
@@ -277,8 +278,8 @@ def count_doubted(groups: Groups, *, untaught: float = -math.inf, memorizes: boo
         Whether the network memorizes labels: a validation figure shows it, or the groups, see :func:`is_wide`. Then
         there are wrong ones, and the whole upper group is doubted.
     many : bool
-        Whether :func:`are_many_worse`, and are :func:`settled <are_settled>`. If the upper group, too, has a third of
-        the samples, and less than half, all of it is doubted, however close the groups lie. Of one group with a tail, a
+        Whether :func:`are_many_worse` and :func:`are_settled` hold. If the upper group also has at least a third of the
+        samples, and less than half, all of it is doubted, however close the groups lie. Of one group with a tail, a
         fifth is in the upper one; of one that a network has not learned, half.
     """
     if memorizes:

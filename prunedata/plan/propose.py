@@ -54,14 +54,14 @@ def propose(
 ) -> list[Proposal]:
     """Return up to `most` proposals that save at least `target_percent` of the time of `epochs` epochs.
 
-    Each prunes another fraction of the samples, from 0.05 to 0.5, and is the one that overshoots the target
-    least with it. Starts lie from a sixth to a half of the shortest window, blocks are of 5 epochs. The least
-    overshoot (in steps of half a percent) comes first, then the smallest fraction.
+    There is one proposal for each fraction of the samples to prune, from 0.05 to 0.5: the one that saves least above
+    the target. Starts lie from a sixth to a half of the shortest window, blocks have 5 epochs. The proposals nearest
+    to the target come first (in steps of half a percent), then those with the smallest fraction.
 
     Raises
     ------
     ScheduleError
-        If none reaches the target; the message says what can be reached.
+        If none reaches the target; the message has the largest saving that can be reached.
     """
     target = real("target_percent", target_percent, 0.0, above=True, error=ScheduleError)
     best: dict[float, Proposal] = {}

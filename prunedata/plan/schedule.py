@@ -22,7 +22,7 @@ __all__ = ["Schedule"]
 
 @dataclass(frozen=True)
 class Schedule:
-    """Says for every epoch whether it trains on pruned data, and when the counts start anew.
+    """Which epochs of a run are pruned, and when counts begin again at zero.
 
     With ``reading="aligned"`` epoch ``e``, at position ``p`` of window ``k``, is pruned iff
     ``p >= start_k and (p - start_k) % block < pruned_per_block``, where ``start_0 = start`` and
@@ -35,24 +35,24 @@ class Schedule:
     epochs : int
         Epochs of the whole run, at least 1.
     window : int or sequence of int
-        Epochs after which counts start anew (PruningWindow): one length that repeats, or the lengths of
+        Epochs after which counts begin again at zero (PruningWindow): one length that repeats, or the lengths of
         successive windows, which must cover all epochs. The printed reading takes an int.
     start : int
         Position in the window from which pruning begins (StartingPoint), at least 1: at 0 counts are empty.
     block, pruned_per_block : int
         Of every `block` epochs (PruningBlock) the first `pruned_per_block` are pruned (PruningCount).
     attenuation : float
-        The start is divided by it after the first window; at least 1, which leaves it alone.
+        In each window after the first, the start is divided by it. At least 1, which changes nothing.
     reading : {"aligned", "printed"}
-        Which reading of Algorithm 2 holds.
+        Which reading of Algorithm 2 to use.
     anneal : int or float
-        Annealing: the last epochs of the run, so many or that fraction of all rounded up, are not pruned, so that
-        training ends on all samples. By keyword only; kept as an int. 0, the paper, anneals none.
+        How many epochs at the end of the run are not pruned, or which fraction of all epochs, rounded up, so that
+        training ends on all samples. By keyword only; kept as an int. The default, 0, is as in the paper.
 
     Raises
     ------
     ScheduleError
-        If a value makes no sense.
+        If a value is impossible.
     """
 
     epochs: int
@@ -119,9 +119,10 @@ class Schedule:
         *,
         anneal: int | float = 0,
     ) -> Schedule:
-        """Return the aligned schedule with a window per plateau of a learning rate dropping at `milestones`.
+        """Return the aligned schedule with one window per plateau of a learning rate that drops at `milestones`.
 
-        Milestones 60, 120, 160 of 200 epochs give windows (60, 60, 40, 40). They must rise inside the run.
+        Milestones 60, 120, 160 of 200 epochs give windows (60, 60, 40, 40). Milestones must rise, from 1 to less than
+        `epochs`.
         """
         last = integer("epochs", epochs, 1)
         edges = [0, *(integer("each milestone", m, 1, max(1, last - 1)) for m in milestones), last]
@@ -134,8 +135,8 @@ class Schedule:
     def steady(cls, epochs: int, start: int | None = None, *, anneal: int | float = 0) -> Schedule:
         """Return the aligned schedule that prunes every epoch from `start` on, in one window for the whole run.
 
-        This is what :func:`prunedata.advise` advises, and a good first choice for policies that follow the losses of
-        the whole run, as ``RunningLoss``. By default `start` is a sixth of the epochs, rounded up.
+        :func:`prunedata.advise` returns such schedules, and they suit policies that average losses, such as
+        ``RunningLoss``. By default `start` is a sixth of the epochs, rounded up.
         """
         last = integer("epochs", epochs, 1)
         begin = -(-last // 6) if start is None else start
@@ -208,7 +209,7 @@ class Schedule:
 
     @property
     def ever_prunes(self) -> bool:
-        """Whether any epoch is pruned; told without looking at all of them where that is possible."""
+        """Whether any epoch is pruned."""
         if self.reading == "aligned":
             return self.formula_corrected > 0
         return any(self.prunes(epoch) for epoch in range(self.epochs))
@@ -219,10 +220,11 @@ class Schedule:
         return max(self.window) if isinstance(self.window, tuple) else self.window
 
     def rewindow(self, epoch: int, window: int) -> Schedule:
-        """Return the schedule whose next window begins at `epoch`, from where `window` repeats to the end.
+        """Return a schedule with a new window of `window` epochs at `epoch`, which repeats to the end.
 
-        The window running at `epoch` is cut there and the next goes on counting for attenuation, so nothing
-        changes before `epoch`. Refused for the printed reading, whose windows follow from the epoch number.
+        The window in which `epoch` lies ends there, so nothing changes before `epoch`; the new one counts as the next
+        for attenuation. Raises :class:`ScheduleError` for the printed reading, whose windows follow from the epoch
+        number.
         """
         epoch, window = integer("epoch", epoch, 0, self.epochs - 1), integer("window", window, 1)
         if self.reading == "printed":
@@ -244,8 +246,8 @@ class Schedule:
     def formula_3(self) -> int:
         """Formula 3 as printed: n_prune = (floor((w - a) / r) * c + (w - a) mod r) * floor(n / w).
 
-        Floor and mod as Python's ``//`` and ``%``. It counts the whole remainder as pruned, and knows no
-        attenuation and no annealing. An int window only.
+        Floor and mod as Python's ``//`` and ``%``. It counts the whole remainder as pruned, and ignores attenuation
+        and annealing. An int window only.
         """
         w, a, r, c = self._one_window(), self.start, self.block, self.pruned_per_block
         return ((w - a) // r * c + (w - a) % r) * (self.epochs // w)
@@ -264,7 +266,7 @@ class Schedule:
     def pruned_epochs_printed(self) -> int | None:
         """What the paper would print: Formula 3 if window divides epochs, else Formula 4.
 
-        None for windows of given lengths, of which the formulas know nothing.
+        None for windows of given lengths, for which there is no formula.
         """
         if isinstance(self.window, tuple):
             return None
@@ -272,7 +274,7 @@ class Schedule:
 
     @property
     def formula_corrected(self) -> int:
-        """Formulas 3 and 4 put right: remainder as min(rem, c), no negative tail, each window's own start.
+        """Formulas 3 and 4 corrected: remainder as min(rem, c), no negative tail, each window's own start.
 
         Equals ``len(pruned_epochs)`` for every aligned schedule; attenuation, uneven windows and annealing included.
         """

@@ -43,7 +43,7 @@ class Known:
 
 
 class Policy(Protocol):
-    """The attributes and methods of a policy. It may be a :class:`Watcher` and a :class:`Weigher`, too."""
+    """The attributes and methods that a policy must have. It may also be a :class:`Watcher` or a :class:`Weigher`."""
 
     @property
     def tolerance(self) -> float:
@@ -59,7 +59,7 @@ class Policy(Protocol):
 
 @runtime_checkable
 class Watcher(Protocol):
-    """A policy that keeps arrays of its own, one number for each sample. They are saved and restored with the run."""
+    """A policy that keeps arrays of its own, with one number per sample. The run saves and restores them."""
 
     def arrays(self, samples: int) -> dict[str, Array]:
         """Return the arrays as a run begins, by name: shape (samples,), integers or floats of up to 64 bits."""
@@ -68,8 +68,8 @@ class Watcher(Protocol):
         """Update the arrays by some losses, in place.
 
         ``ids``, ``losses``, and ``means``, the mean loss of each sample's batch, have the shape (n,). They are checked,
-        and valid during the call only. A sample comes at most once in a call, and its visits come in their order. How
-        the visits of different samples are divided between calls has no meaning.
+        and valid during the call only. A sample comes at most once in a call, and its visits come in their order. Don't
+        rely on which samples come in one call: it need not be a batch.
         """
 
 
@@ -80,7 +80,7 @@ class Weigher(Protocol):
     def weights(self, keep: Mask, known: Known) -> Array:
         """Return the weight of each sample's loss, shape (samples,); those of pruned samples are ignored.
 
-        ``keep`` is the epoch's mask; ``known`` is the same as for ``scores``.
+        ``keep`` is True for the samples that the epoch keeps; ``known`` is the same as for ``scores``.
         """
 
 

@@ -23,12 +23,12 @@ class Role:
     """The role of a sample in an epoch. uint8, as comparing with an enum would take 64 bits each."""
 
     LEFT_OUT = np.uint8(0)
-    """Not delivered; or with the weight 0, if a trainer delivers it all the same."""
+    """Not delivered; a trainer that delivers it all the same gives its loss weight 0."""
     TRAINED = np.uint8(1)
     ZERO_WEIGHT = np.uint8(2)
-    """Delivered and observed with the weight 0: not part of any mean, and not recorded."""
+    """Delivered and observed with weight 0: not part of any mean, and not recorded."""
     HELD_OUT = np.uint8(3)
-    """As with the weight 0, and its losses make the validation figure."""
+    """Like ZERO_WEIGHT, and its losses give the validation figure."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,20 +46,20 @@ class Epoch:
     seed : int
         The run's seed, which with the number decides the order.
     weights : ndarray of float32, shape (samples,), or None
-        How much the loss of each sample counts; 0 for samples that are not trained on. None if all count alike. Train
-        on the mean of ``weights[ids] * losses``, and observe the losses as they are. Read-only.
+        The weight of each sample's loss; 0 for samples that are not trained on. None if all are 1. Train on the mean of
+        ``factors(ids) * losses``, and observe the losses without weights. Read-only.
     zero_weights : bool
-        Whether samples are delivered with the weight 0, as with ``leave_out="weight"`` or ``holdout``. Train on the
-        mean of ``factors(ids) * losses``, which is the mean over the samples that are trained on, and observe all
-        losses: the run records those.
+        Whether samples are delivered with weight 0, as with ``leave_out="weight"`` or ``holdout``. The mean of
+        ``factors(ids) * losses`` is then the mean over the trained samples. Observe all losses: the run knows which to
+        record.
     rest : ndarray of bool, shape (samples,), or None
         In an epoch that was resumed: True for the samples that were not observed before. Read-only.
     keep : ndarray of bool, shape (samples,)
-        True for the samples that are delivered: KeepList, or all, where a run leaves out by weight. Read-only.
+        True for the samples that are delivered (the paper's KeepList); all if the run leaves out by weight. Read-only.
     kept : int
-        How many.
+        The number of samples that are delivered.
     trained : ndarray of bool, shape (samples,)
-        True for the samples that are trained on; ``keep`` itself unless there are weights of 0. Read-only.
+        True for the samples that are trained on; ``keep`` itself unless some have weight 0. Read-only.
     """
 
     number: int
@@ -88,7 +88,7 @@ class Epoch:
 
     @property
     def is_weighed(self) -> bool:
-        """Whether losses of delivered samples weigh other than 1, so that the loop has to apply weights."""
+        """Whether delivered samples have weights other than 1, so that the loop has to apply them."""
         return self.weights is not None
 
     @property
@@ -98,7 +98,7 @@ class Epoch:
 
     @property
     def unapplied(self) -> int:
-        """How many delivered samples weigh other than 1, if the loop applied no weights in a whole epoch; else 0."""
+        """How many delivered samples have weights other than 1, if the loop applied none in a whole epoch; else 0."""
         if not self.is_weighed or self.is_applied or self.remaining is not self.keep:
             return 0
         return int(np.count_nonzero(self._loss_weights(np.flatnonzero(self.keep)) != 1))
@@ -117,16 +117,16 @@ class Epoch:
         return int(np.count_nonzero(self.trained))
 
     def counting(self, ids: SomeIds) -> int:
-        """How many of some samples count; ``ids`` is an array of int, shape (n,)."""
+        """Return how many of some samples are trained on; ``ids`` is an array of int, shape (n,)."""
         return int(np.count_nonzero(self.trained[ids]))
 
     def loss_weights(self, ids: SomeIds) -> Weights:
         """Return the weight of each sample's loss in this epoch.
 
-        The one place that decides it, for every adapter: 0 for a sample that is left out (of this epoch, by weight, or
-        for good) or held out; else the policy's weight, or 1. Train on the sum of weight times loss, divided by the
-        number of samples that count (:meth:`counting`) in the whole batch of one optimizer step. Calling this is taken
-        as applying the weights.
+        0 for a sample that is left out (of this epoch, by weight, or for good) or held out; else the policy's weight,
+        or 1. Train on the sum of weight times loss, divided by the number of trained samples (:meth:`counting`) in the
+        whole batch of one optimizer step. A loop that calls this counts as one that applies the weights. Every adapter
+        uses these weights, which are decided here alone.
 
         Parameters
         ----------
@@ -144,9 +144,9 @@ class Epoch:
         return which.astype(np.float32) if self.weights is None else np.where(which, self.weights[ids], np.float32(0))
 
     def factors(self, ids: SomeIds) -> Weights:
-        """Return factors for the losses of a batch: train on the mean of the products.
+        """Return factors for the losses of a batch: train on the mean of ``factors(ids) * losses``.
 
-        It is the mean over the samples that count, of their losses times :meth:`loss_weights`; 0 if none counts.
+        That is the mean over the trained samples of their losses times :meth:`loss_weights`; 0 if there are none.
 
         Parameters
         ----------
@@ -179,7 +179,7 @@ class Epoch:
     def batches(
         self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False
     ) -> Iterator[npt.NDArray[np.integer]]:
-        """Yield the remaining ids in this epoch's order, in arrays of ``batch_size``, the last perhaps smaller."""
+        """Yield the remaining ids in this epoch's order, in arrays of ``batch_size``; the last may be smaller."""
         return cut_batches(self.order(shuffle=shuffle), batch_size, drop_last=drop_last)
 
 

@@ -29,8 +29,8 @@ def followed(state: RunState, keys: Keys, fresh: Arrays, prune: int) -> RunState
     """
     if state.keys is None:
         raise PrunedataError(
-            "Expected a run with keys, which follow=True follows. Got one without: if its data is still the same, give "
-            "it keys=... and resume=True once, without follow."
+            "Expected a stored run with keys, by which follow=True follows its rows. Got one without keys: if its data "
+            "is still the same, resume it once with keys=... and without follow; later it can follow."
         )
     if state.open:
         raise PrunedataError(
@@ -116,6 +116,6 @@ def moved(before: Keys, now: Keys) -> OtherData:
     places = f"other rows at {other.size:,} of {now.size:,} places" if other.size else f"{now.size:,} rows"
     return OtherData(
         f"Expected the rows that the run began with, by their keys. Got {places}: {new:,} are new, and {gone:,} of the "
-        f"{before.size:,} are gone{f' ({some})' if some else ''}. Give it the same data in the same order; or pass "
-        "follow=True, and what is known of each row goes with it; or begin a new store."
+        f"{before.size:,} are gone{f' ({some})' if some else ''}. Pass the same data in the same order; or pass "
+        "follow=True, and the records of each row move with it; or begin a new store."
     )

@@ -209,10 +209,10 @@ class Identity:
             some = ", ".join(map(str, others[:5]))
             raise OtherData(
                 f"Expected the data that the run began with. Got other samples at {len(others)} of the {len(both)} "
-                f"places that were looked at (ids {some}{', ...' if len(others) > 5 else ''}): its counts would be of "
-                'other rows. Give it the same data in the same order; or begin a new store; or pass resume="other '
-                'data" if they are the same samples, read in another way. A run that begins with keys=... can go on '
-                "with other rows, by follow=True."
+                f"places that were compared (ids {some}{', ...' if len(others) > 5 else ''}), so its records belong to "
+                "other rows. Pass the same data in the same order; or begin a new store; or, if these are the same "
+                'samples, read in another way, pass resume="other data". A run that begins with keys=... can follow '
+                "its rows in changed data, by follow=True."
             )
 
     def saved(self) -> Sequence[str | None] | None:
@@ -227,7 +227,8 @@ class Identity:
         if self.keys is None:
             warn(
                 "This run cannot notice if it goes on with other data: its samples differ each time they are read, or "
-                "hold objects that have no fingerprint. To let it notice, pass keys=..., with one for each sample.",
+                "hold objects of which no fingerprint can be computed. To let it notice, pass keys=..., one for each "
+                "sample.",
                 UserWarning,
             )
 

@@ -175,13 +175,13 @@ def _check_run(given: dict[str, Any], stored: dict[str, Any]) -> None:
     longer = ""
     if "samples" in differ:
         longer = (
-            " Where rows have come or gone, a run with keys follows them: pass keys=... and follow=True; or, if what "
-            "is wrapped has names of its own, follow=True and no number of samples."
+            " If rows were added or removed, a run with keys can follow them: pass keys=... and follow=True; or, if "
+            "the wrapped object has names of its own, follow=True and no number of samples."
         )
     if differ == ["schedule"]:
-        longer = " A run is lengthened by the schedule that it began with, with more epochs and nothing else changed."
+        longer = " To lengthen a run, pass the schedule that it began with, with more epochs and nothing else changed."
     raise ForeignStore(
-        f"Expected the run that the arguments describe. Got another ({told}). To go on with it, give the arguments it "
+        f"Expected the run that the arguments describe. Got another ({told}). To continue it, pass the arguments it "
         f"began with; to train anew, name another store.{longer}"
     )
 

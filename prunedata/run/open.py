@@ -313,15 +313,15 @@ class OpenEpoch:
             unobserved = missed - undelivered
             if undelivered:
                 why = (
-                    "was the loop left early, or its length frozen? To stop early on purpose, leave the loop over the "
-                    "epochs."
+                    "was the loop left early, or limited to the batches of a shorter epoch? To stop early on purpose, "
+                    "leave the loop over the epochs."
                     if delivery.ended is None
                     else "it ended without them. Is the source filtered, or a mixture that stops where its first part "
                     "ends? Then make the Pruner for the samples that it gives, or call skip() with how many are absent."
                 )
                 told += f" The loader did not deliver {undelivered} of them: {why}"
             if unobserved:
-                told += f" {unobserved} of them were delivered, but their losses not observed."
+                told += f" {unobserved} of them were delivered, but their losses were not observed."
         repeated = tally.observed - int(np.count_nonzero(tally.visits))
         if repeated > 0:
             told += (

@@ -90,15 +90,15 @@ class RunOptions:
             return
         if keys is None:
             raise OtherData(
-                "Expected a run with keys, as the verdicts in the file for without are on rows with keys. Got one "
-                "without, whose rows may be others: pass keys=...; or, if its ids are those in the file, the ids "
-                "themselves, without=[...]."
+                "Expected a run with keys, as the verdicts in the file for without= belong to rows with keys. Got a "
+                "run without keys, whose ids may mean other rows: pass keys=...; or, if the ids in the file are those "
+                "of this run, pass them, without=[...]."
             )
         if others := int(np.count_nonzero(keys[ids] != named)):
             raise OtherData(
-                "Expected verdicts in the file for without on the rows that lie at their ids. Got other rows at "
-                f"{others} of {ids.size}: pass keys=..., or leave out the number of samples, as in Pruner(epochs=30), "
-                "and the verdicts find their rows."
+                "Expected the rows of the verdicts in the file for without= at the ids in that file. Got other rows at "
+                f"{others} of {ids.size}: pass keys=..., or no number of samples, as in Pruner(epochs=30), and "
+                "verdicts are matched with rows by key."
             )
 
     def _default_prune(self) -> int | str:
@@ -108,8 +108,8 @@ class RunOptions:
         if self.leave_out == "nothing":
             return 0
         raise ScheduleError(
-            "Expected prune, how much a pruned epoch leaves out, as '20%'. Got none: only runs with policy=\"auto\" or "
-            'leave_out="nothing" need none.'
+            "Expected prune, how much a pruned epoch leaves out, such as '20%'. Got none: only runs with "
+            'policy="auto" or leave_out="nothing" need none.'
         )
 
     @property
@@ -208,9 +208,9 @@ def warn_of_small_prune(samples: int, prune: object, num_pruned: int) -> None:
 def warn_of_no_factors(samples: int) -> None:
     """Warn that a loop of the user's own has trained on samples whose weight is 0."""
     warn(
-        f"Expected a loop that applies the weights of losses, as {samples} delivered samples weigh other than 1. "
-        "Got one that trains on them as on all others: call backward() on what the loader's observe() returns, or "
-        "train on the mean of epoch.factors(ids) * losses, or deal.weights * losses. Observe all losses as they are.",
+        f"Expected a loop that applies the weights of losses, as {samples} delivered samples have a weight other than "
+        "1. Got one that trains on all alike: call backward() on what observe() returns behind a wrapped loader, or "
+        "train on the mean of epoch.factors(ids) * losses, or deal.weights * losses. Observe losses without weights.",
         UnweighedWarning,
     )
 
@@ -218,10 +218,10 @@ def warn_of_no_factors(samples: int) -> None:
 def warn_of_multiples() -> None:
     """Warn that losses were multiplied by a weight of their class before they came."""
     warn(
-        "Expected the losses of samples as they are. Got losses that are multiples of the cross entropies of their "
-        "logits, by a number of each label's own, as cross_entropy(weight=...) returns them: classes of large weight "
-        "look wrong, and the mean is not PyTorch's. Take weight= out of the loss, and pass observe(losses, "
-        "weights=class_weights[targets]) behind a wrapped loader, or weigh them in your own mean.",
+        "Expected losses without class weights. Got losses that are multiples of the cross-entropies of their logits, "
+        "with one factor for each label, as cross_entropy(weight=...) returns them: classes of large weight would look "
+        "wrong, and the mean would not be PyTorch's. Take weight= out of the loss, and pass observe(losses, "
+        "weights=class_weights[targets]) behind a wrapped loader, or weight the losses in your own mean.",
         UnweighedWarning,
     )
 
@@ -240,10 +240,10 @@ def warn_of_large_losses(mean: float) -> None:
     """Warn that losses are too large for the figure of held-out samples, if no cross entropy begins so high."""
     if mean > LARGE:
         warn(
-            "Expected losses of about the size of cross entropies, as holdout makes the validation figure of them, the "
-            f"mean of exp(-loss / 4). Got losses with a mean of {mean:.3g}, of which that is near 0 and shows little: "
-            "divide what you pass to observe() by about their first mean, or build the Pruner without holdout and pass "
-            "the loss on a validation set to validated(loss, lower_is_better=True).",
+            "Expected losses of about the size of cross-entropies, as the validation figure of holdout= is the mean of "
+            f"exp(-loss / 4). Got losses with a mean of {mean:.3g}, for which that is near 0 and shows little: divide "
+            "what you pass to observe() by about their first mean, or build the Pruner without holdout and pass the "
+            "loss on a validation set to validated(loss, lower_is_better=True).",
             NeverPrunesWarning,
         )
 
@@ -251,8 +251,8 @@ def warn_of_large_losses(mean: float) -> None:
 def warn_of_lost_figure(epoch: int) -> None:
     """Warn that a resumed run begins its next epoch without the figure of the last one."""
     warn(
-        f"Expected the validation figure of epoch {epoch}, as its checkpoint was saved before validated() was called. "
-        "Got the next epoch to begin without it, so that the run decides by other figures than one that never "
-        "stopped: after resuming, where pruner.awaits_figure is true, call pruner.validated() first.",
+        f"Expected the validation figure of epoch {epoch}, whose checkpoint was saved before validated() was called. "
+        "Got the next epoch without it, so the run may decide otherwise than one that never stopped: after resuming, "
+        "if pruner.awaits_figure is true, call pruner.validated() first.",
         NeverPrunesWarning,
     )

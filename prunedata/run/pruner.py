@@ -44,7 +44,7 @@ _BEGUN = frozenset(("samples", "seed", "batch_size", "classes", "prune", "leave_
 
 
 class Pruner:
-    """Prune a data set epoch by epoch by the losses of its samples (Algorithms 1 and 2).
+    """One training run: records the losses of samples, and leaves samples out epoch by epoch (Algorithms 1 and 2).
 
     Parameters
     ----------
@@ -52,38 +52,38 @@ class Pruner:
         How many samples the data set has, or the data set itself; their ids are ``0 .. samples - 1``. By default the
         length of the first object that is wrapped.
     schedule : Schedule, optional
-        When to prune, as in the paper. The default policy is then the paper's, :class:`DroppingCount`.
+        Which epochs to prune. With a schedule the default policy is the paper's, :class:`DroppingCount`.
     epochs : int, optional
-        How many epochs the run has, instead of a schedule. The default policy is then ``"auto"``.
+        How many epochs the run has, instead of a schedule. The default policy is then ``"auto"``; with another policy
+        the schedule is ``Schedule.steady(epochs)``.
     prune : int, float or str, optional
         PruningNum: the number of samples that a pruned epoch leaves out, a fraction of all samples, or a percentage
         such as ``"20%"``. With ``policy="auto"`` the maximum, by default 45 %. Not needed with ``leave_out="nothing"``.
-    policy : Policy or "auto"
-        Which samples to prune. ``"auto"`` prunes nothing in a run of up to five epochs, and in the first two thirds of
-        a longer one, or until its losses show that the network memorizes labels, or until the validation figure turns,
-        if :meth:`validated` is given one or ``holdout`` makes it. From there on every epoch leaves out the samples of
-        the highest recent losses, as many as labels are doubted (:func:`prunedata.advise`), but never more than
-        ``prune``. Where the losses do not fall apart in two groups, as with clean labels, it prunes nothing. See
-        :attr:`advice`.
+    policy : Policy or "auto", optional
+        Which samples to leave out. ``"auto"`` begins in the last third of the run, or earlier once the losses or the
+        validation figure (from :meth:`validated` or ``holdout``) show that the network memorizes labels. From then on
+        every epoch leaves out the samples with the highest recent losses: as many as labels look wrong
+        (:func:`prunedata.advise`), but never more than ``prune``. It leaves nothing out if the losses do not form two
+        groups, as with clean labels, or if the run has five epochs or fewer. See :attr:`advice`.
     store : path, URL or zarr store, optional
         Where to keep the run. By default it lives in memory.
     seed : int
         Seed of the epochs' orders and of ties.
     batch_size : int, optional
-        Round the kept samples of pruned epochs up to whole batches, so that none ends with a tiny batch.
+        Round the number of kept samples in pruned epochs up to whole batches, so that none ends with a tiny batch.
     resume : bool or "other data"
-        Continue the run in ``store``; if nothing is there, begin. By default an existing run is an error. The
-        schedule may have more epochs than when the run began: it is lengthened. A data set with other samples at the
-        same places is an error, :class:`prunedata.errors.OtherData`, as far as 30 of them show it; ``"other data"``
-        continues all the same, for samples that are the same and only read in another way.
+        Continue the run in ``store``, or begin one if the store is empty. By default an existing run is an error. To
+        lengthen a run, pass more epochs than it began with. If 30 samples show that the data set has other samples at
+        the same ids, :class:`prunedata.errors.OtherData` is raised; ``"other data"`` continues all the same, for
+        samples that are the same but are read in another way.
     leave_out : "delivery", "weight" or "nothing"
-        How pruned epochs leave samples out. By ``"delivery"`` they do not deliver them, and are shorter. By
-        ``"weight"`` every epoch delivers all samples, and those that are left out have the weight 0: train on the
-        mean over the others. Observe their losses as well: they leave no trace in counts, visits or policies. So the
-        run leaves out the same samples, and saves no visits. Use it where the length of an epoch cannot change.
-        ``"nothing"`` trains on everything and keeps counting, to see what pruning would save.
+        How pruned epochs leave samples out. With ``"delivery"`` they do not deliver them, and are shorter. With
+        ``"weight"`` every epoch delivers all samples, and those that are left out have weight 0: train on the mean over
+        the others. Observe the losses of all: those with weight 0 are not recorded. The run leaves out the same samples
+        as with ``"delivery"``, but saves no visits; use it if the length of an epoch cannot change. ``"nothing"``
+        trains on everything and keeps counting, to see what pruning would save.
     classes : int, optional
-        The number of classes, at least 2. The run then counts for each sample the visits with a loss above
+        The number of classes, at least 2. The run then counts for each sample how often its loss was above
         ``ln(classes)``, that of a uniform guess, in the array ``high`` (see :attr:`arrays`).
     holdout : float, optional
         Hold out that share of the samples, drawn by ``seed``, if you have no validation set: every epoch delivers them
@@ -92,33 +92,32 @@ class Pruner:
         kind must not be much larger than these, or the figure shows little. In a loop without an adapter, train on the
         mean of :meth:`Epoch.factors` times the losses.
     without : array of bool, shape (samples,), or of int, shape (n,), or path, optional
-        Samples to leave out of every epoch, as those with labels that were found to be wrong: a mask, or ids, or a
-        file of verdicts from ``prunedata report --review``, whose wrong ones are left out. Policies don't see them,
-        and ``prune`` counts none of them. The run keeps them: a resumed run leaves out those that it left out before,
-        and from its next epoch on these, too.
+        Samples to leave out of every epoch, for example those whose labels you found to be wrong: a mask, ids, or a
+        file with verdicts from ``prunedata report --review``, of which the wrong ones are left out. They do not count
+        in ``prune``. The run keeps them: a resumed run leaves out the earlier ones, and from its next epoch on these.
     labels : array of int or str, shape (samples,), or str, optional
-        The label of each sample, as it is trained on; or the name of a column, of the data set that is given as
-        ``samples`` or wrapped by :meth:`wrap`. With ``policy="auto"`` samples are then compared with those of the same
-        label, so that rare classes are not left out because they are hard. By default ``policy="auto"`` takes the
-        classes of that data set, if the run begins with it and it has some: the ``targets`` or ``labels`` of a
-        torchvision data set without ``target_transform``, the last tensor of a ``TensorDataset`` if it has whole
-        numbers, or the ``ClassLabel`` column ``label`` of a ``datasets.Dataset``. The network's guess for a sample
-        (:meth:`observe`) is then another class than its label. Numbers are the places of classes in logits, -100 is no
-        label; names are sorted, and have the places of that order. The run keeps them.
+        The label of each sample, as it is trained on; or the name of a column of the data set that is passed as
+        ``samples`` or to :meth:`wrap`. With ``policy="auto"`` samples are then compared with those of the same label,
+        so that rare classes are not left out because they are hard, and the network's guess for a sample
+        (:meth:`observe`) is the most likely other class. By default ``policy="auto"`` uses the labels of that data set
+        if they can only be classes: the ``targets`` or ``labels`` of a torchvision data set without
+        ``target_transform``, the last tensor of a ``TensorDataset`` if it has whole numbers, or the ``ClassLabel``
+        column ``label`` or ``labels`` of a ``datasets.Dataset``. Numbers are positions of classes in logits, and -100
+        is no label; names are sorted, and have the positions of that order. The run keeps the labels.
     keys : sequence or array of str, bytes or int, one a sample, optional
-        A unique name of each row, as a file name or a primary key: the run keeps 8 bytes of each. With keys a resumed
-        run checks that every sample is still the same row, and may ``follow`` rows. By default the keys of the wrapped
-        object if it has some, as WebDataset's ``__key__`` or the files of an image folder.
+        A unique name of each row, such as a file name or a primary key: the run keeps 8 bytes of each. With keys a
+        resumed run checks that every sample is still the same row, and may ``follow`` rows. By default the keys of the
+        wrapped object if it has some, such as WebDataset's ``__key__`` or the files of an image folder.
     follow : bool
-        Let a run that is resumed, by ``resume=True`` or :meth:`load_state_dict`, follow its rows by their keys, between
-        two epochs: counts, averages and verdicts move with each row to its place in the new data. New rows begin as in
-        a new run. The values of rows that are gone are kept, and return with these rows. The number of samples, and
-        with it ``prune``, may change.
+        Let a resumed run (``resume=True`` or :meth:`load_state_dict`) follow its rows by their keys, between two
+        epochs: counts, averages and verdicts move with each row to its position in the new data. New rows begin as in a
+        new run. The values of rows that are gone are kept, and return with these rows. The number of samples may
+        change, and ``prune`` with it.
 
     Raises
     ------
     PrunedataError
-        If an argument is impossible, or the store is damaged, foreign, or of another run.
+        If an argument is impossible, or the store is damaged, holds something else, or another run.
 
     Warns
     -----
@@ -232,7 +231,7 @@ class Pruner:
 
     @property
     def advice(self) -> Advice:
-        """What to do, by the finished epochs: how many labels look wrong, what to leave out, and why.
+        """How many labels look wrong by the finished epochs, what to do, and why.
 
         With ``policy="auto"`` the run itself follows advice to prune. It then keeps this advice, unless a validation
         figure shows the memorization onset later.
@@ -255,7 +254,7 @@ class Pruner:
 
     @property
     def is_weighed(self) -> bool:
-        """Whether losses weigh other than 1 in some epoch: by ``leave_out``, ``holdout``, or a policy that weighs."""
+        """Whether losses may have weights other than 1, by ``leave_out``, ``holdout``, or a policy with weights."""
         return self.leave_out == "weight" or self.holdout is not None or isinstance(self.policy, Weigher)
 
     @property
@@ -275,23 +274,30 @@ class Pruner:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """A record of each finished epoch: ``number``, ``pruned``, ``kept``, ``observed`` (visits), ``seconds`` of
-        training, ``mean_loss``, and ``overhead``, the seconds spent in this library. With ``leave_out="nothing"`` also
-        ``would_prune``, the samples that would have been pruned. From the second on, pruned epochs have
-        ``agreement``: the share of the samples left out that the pruned epoch before left out too. The last pruned
-        epoch has a ``sketch`` of what it left out. With ``without`` also their number, ``without``; with
-        ``leave_out="weight"`` how many samples had the weight 0, ``by_weight``: they are among ``kept``, as
-        are those held out, ``held_out``; with logits and ``labels`` also their ``accuracy``, from 0 to 1.
-        ``validation``, and ``lower_is_better``, as they were passed to :meth:`validated`.
-        """  # noqa: D205 (the keys are the summary)
+        """A record of each finished epoch, a dict.
+
+        It has ``number``, ``pruned``, ``kept``, ``observed`` (visits), ``seconds`` of training, ``mean_loss``, and
+        ``overhead``, the seconds spent in this library. Where they apply, it also has:
+
+        - ``would_prune``: with ``leave_out="nothing"``, how many samples would have been left out;
+        - ``agreement``: the share of the left-out samples that the previous pruned epoch left out too;
+        - ``sketch``: in the last pruned epoch, which samples it left out, in few bytes;
+        - ``without``, ``held_out``, ``by_weight``: how many samples were left out for good, held out, or left out by
+          weight; the last two are among ``kept``;
+        - ``validation`` and ``lower_is_better``: as passed to :meth:`validated`, or the figure of held-out samples, and
+          ``accuracy``, theirs, from 0 to 1, if labels and logits are known;
+        - ``high``: with ``classes``, how many losses were above that of a uniform guess;
+        - ``samples``, ``lost``, ``fresh``: in a run that followed its rows, how many it had, lost and got;
+        - ``apart``, ``worse``, ``turned``, ``within``, ``noise``: with ``policy="auto"``, numbers for its advice.
+        """
         return self._engine.ledger.history
 
     @property
     def counts(self) -> Counts:
         """DroppingCount of each sample, shape (samples,), the open epoch included. A copy.
 
-        With several processes, each has its own observations of the open epoch; where they share batches, without
-        hits, which they find together at its end. From another thread than the one that trains, losses that still wait
+        With several processes, each has only its own observations of the open epoch; if they share batches, without
+        hits, which they find together when it ends. In a thread other than the one that trains, losses that still wait
         in a buffer are missing. The same holds for :attr:`hits`, :attr:`visits` and :attr:`arrays`.
         """
         return self._engine.observed()[0].counts.copy()
@@ -332,7 +338,7 @@ class Pruner:
         return self._engine.meter.overhead.elapsed
 
     def kept_in(self, epoch: int) -> int:
-        """Return how many samples epoch number ``epoch`` delivers, also before it begins; or has delivered.
+        """Return how many samples epoch number ``epoch`` delivers, or delivered if it has finished.
 
         Raises :class:`PrunedataError` for an epoch that the schedule does not have.
         """
@@ -352,8 +358,8 @@ class Pruner:
 
         Notes
         -----
-        With ``policy="auto"`` this is the most that the run can have, until it is advised. Each of several ranks has
-        the batches of its own share.
+        With ``policy="auto"`` this is the maximum, until the run begins to leave samples out. Each of several ranks has
+        only the batches of its own share.
         """
         size = self.batch_size if batch_size is None else integer("batch_size", batch_size, 1)
         if size is None:
@@ -366,9 +372,9 @@ class Pruner:
     def epochs(self) -> Iterator[Epoch]:
         """Yield the remaining epochs of the run. Each is committed when the loop advances.
 
-        A loop that is left by ``break`` after an epoch was observed whole loses nothing: the epoch ends there, in
-        memory. It is not committed, as a loop that is left by an error looks the same from here, and may not have
-        saved its model: call :meth:`commit` after the loop.
+        If you leave the loop by ``break`` after an epoch was completely observed, the epoch ends, in memory. It is not
+        committed, because an error looks the same from here, and your model may not be saved: call :meth:`commit` after
+        the loop.
 
         Raises
         ------
@@ -409,7 +415,7 @@ class Pruner:
             PyTorch's DataLoader, a WebDataset, a ``tf.data.Dataset``, a Grain MapDataset, a Hugging Face Trainer, or
             any iterable. The adapter of its library wraps it: ``prunedata.adapters.<library>.wrap``.
         *arguments, **options
-            Of that function, as ``with_ids=True``.
+            Passed to that function, for example ``with_ids=True``.
 
         Returns
         -------
@@ -419,7 +425,7 @@ class Pruner:
         Raises
         ------
         PrunedataError
-            If no adapter wraps such an object, its library is not installed, or the adapter refuses it.
+            If no adapter wraps such an object, its library is not installed, or the adapter cannot wrap this one.
         """
         _, adapter = adapter_of(given)
         if not hasattr(adapter, "wrap"):
@@ -456,25 +462,26 @@ class Pruner:
         logits : array or tensor of float, shape (n, classes), or (n,) for two classes, optional
             The network's outputs for the samples, or its probabilities. The run then keeps its guess for each sample,
             the most likely class by recent epochs, in the array ``guess``: 2 bytes a sample, and 4 with more than 4,096
-            classes. With labels it is the most likely other class.
+            classes. If the label is known, the guess is the most likely other class.
         labels : array or tensor of int, shape (n,), optional
-            The labels of the samples, as they are trained on, if the run was not given them: it keeps them in 2 bytes a
-            sample, and compares losses within a label, as with ``Pruner(..., labels=...)``. They are read until that of
-            each sample is known: in the first epoch a device has to wait for it. 0 to 32,767, or -100 for none.
+            The labels of the samples, as they are trained on, if the run does not know them: it keeps them in 2 bytes a
+            sample, and compares losses within a label, as with ``Pruner(..., labels=...)``. It reads them until it
+            knows the label of each sample: on a GPU, each step of the first epoch waits for the device. 0 to 32,767, or
+            -100 for none.
 
         Returns
         -------
         tensor or None
-            Behind a wrapped DataLoader the weighted mean to call ``backward()`` on. None for arrays: the weights of
-            their losses are :meth:`Epoch.factors`.
+            Behind a wrapped DataLoader the weighted mean, on which to call ``backward()``. None for arrays: train on
+            the mean of :meth:`Epoch.factors` times the losses.
 
         Raises
         ------
         LossError
-            If ids or losses have a wrong shape, dtype or length; if an id is unknown or a loss not finite. Values
-            are checked for an epoch's first batch at once and then 65,536 losses at a time; the error
-            names the batch, which is left out, and every other batch is recorded. Also if ids are missing, if logits
-            are NaN or have another number of classes than before, or if labels are not those that the run was given.
+            If ids or losses have a wrong shape, dtype or length; if an id is unknown or a loss not finite; if ids are
+            missing; if logits are NaN or have another number of classes than before; or if labels differ from those
+            that the run knows. Values are checked at once in an epoch's first batch, and then 65,536 losses at a time:
+            the error names the bad batch, which is not recorded, and every other batch is.
         NotInEpoch
             If no epoch is open.
         """
@@ -482,7 +489,7 @@ class Pruner:
             if weights is not None:
                 raise LossError(
                     "Expected weights with the tensors of a wrapped DataLoader, whose mean is returned. Got them with "
-                    "losses that are recorded only: observe the losses as they are, and weigh them in your own mean."
+                    "losses that are recorded only: observe these without weights, and weight them in your own mean."
                 )
             if labels is not None:
                 self.see_labels(ids, labels, losses, logits)
@@ -549,8 +556,8 @@ class Pruner:
         Warns
         -----
         UnweighedWarning
-            Once, if losses of the epoch weigh other than 1, as with ``leave_out="weight"`` or ``holdout``, and the loop
-            neither called :meth:`Epoch.factors` nor ``backward()`` on what an adapter's ``observe`` returned.
+            Once, if losses of the epoch have weights other than 1, as with ``leave_out="weight"`` or ``holdout``, and
+            the loop neither called :meth:`Epoch.factors` nor ``backward()`` on what ``observe`` returned.
         """
         engine = self._engine
         opened, trained = engine.opened, engine.is_recording  # else it was trained before the run was restored
@@ -563,32 +570,31 @@ class Pruner:
         self._look_at_figures()
 
     def validated(self, figure: float, *, lower_is_better: bool | None = None, agreed: bool = False) -> None:
-        """Record the validation figure of an epoch: ``policy="auto"`` and advice use it.
+        """Record the validation figure of an epoch, for ``policy="auto"`` and advice.
 
-        It belongs to the open epoch, or else to the one that has just ended. Epochs may have no figure, for example if
-        you validate every other epoch.
+        It belongs to the open epoch, or else to the one that has just ended. Not every epoch needs a figure: you may
+        validate every other epoch.
 
         Parameters
         ----------
         figure : float
-            Any number of which more is better, such as accuracy, on samples that are not trained on. Their labels may
-            be as noisy as all others. The mean of ``exp(-loss / 4)`` varies least, and so shows the smallest falls.
+            A number such as accuracy, on samples that you do not train on. Their labels may be as noisy as all others.
+            The mean of ``exp(-loss / 4)`` varies least, and so shows the smallest falls.
         lower_is_better : bool, optional
-            True for a figure of which less is better, as a loss. By default more is better; but then a figure that
-            falls without having risen before may be a loss after all, and never starts pruning. Pass False where the
-            first epochs may be the best, as when a trained network is tuned.
+            True for a loss. By default more is better; but a figure that falls without having risen before may be a
+            loss after all, so it never starts pruning. Pass False if the first epochs may be the best, as when you
+            fine-tune a trained network.
         agreed : bool
-            All ranks pass the same figure. Then it may also come after the epoch has ended. Otherwise each rank, or
-            some of them, passes its own before the epoch ends, and the mean of these holds.
+            All ranks pass the same figure; then it may also come after the epoch has ended. Otherwise each rank, or
+            some of them, passes its own before the epoch ends, and the mean of these counts.
 
         Raises
         ------
         PrunedataError
             If the epoch has a figure already, if this one is not finite, or if it is of another direction or scale
-            than those before. With ``agreed``, if the figures of the ranks differ: when the epoch ends or the next one
-            begins.
+            than earlier ones. With ``agreed``, if the ranks' figures differ, when the epoch ends or the next begins.
         NotInEpoch
-            If no epoch has begun; or if it is too late for the other ranks.
+            If no epoch has begun; or, without ``agreed``, if the epoch has ended in a run of several ranks.
 
         Warns
         -----
@@ -605,10 +611,9 @@ class Pruner:
         return self._engine.is_validated
 
     def skip(self, samples: int) -> None:
-        """Allow so many more kept samples of the open epoch to stay unobserved, in addition to those of adapters.
+        """Allow that many kept samples of the open epoch to stay unobserved.
 
-        For a loop that drops a batch, because its losses are not finite or it isn't full. Calls add up. An integer of
-        any kind, at least 0.
+        For a loop that drops a batch, because its losses are not finite or it isn't full. Calls add up.
         """
         self._engine.skip(integer("the samples to skip", samples, 0))
 
@@ -616,9 +621,9 @@ class Pruner:
     def awaits_figure(self) -> bool:
         """Whether the completely observed epoch, open or just ended, still lacks its validation figure.
 
-        For a run that continues from a checkpoint that was saved between an epoch's last batch and :meth:`validated`:
-        call that before the next epoch begins, and the run is as if it had never stopped. :meth:`epochs` yields the
-        open epoch once more for it. False in a run without figures, or one that holds samples out.
+        True in a run that resumes from a checkpoint saved between an epoch's last batch and :meth:`validated`: call
+        ``validated`` before the next epoch begins, and the run continues as if it had never stopped. :meth:`epochs`
+        yields the open epoch once more for it. False in a run without figures, or one that holds samples out.
         """
         return self._engine.awaits_figure
 
@@ -740,9 +745,9 @@ class Pruner:
         return f"Pruner({self.samples:,} samples, {done:,} of {epochs:,} epochs done, {self.policy!r})"
 
     def take_over(self) -> None:
-        """Make the calling thread the one that trains: it may record, save and end epochs from now on.
+        """Make the calling thread the one that trains: only it may record losses, save the run and end epochs.
 
-        For runs that several threads share. Use a lock, so that only one calls the pruner at a time.
+        For runs that several threads share. Use a lock, so that only one of them calls the pruner at a time.
         """
         self._engine.take_over()
 
@@ -755,11 +760,11 @@ class Pruner:
         )
 
     def commit(self) -> None:
-        """Write where the run stands to its store, if it has one; at any time, also within an epoch."""
+        """Write the state of the run to its store, if it has one; at any time, also within an epoch."""
         self._engine.commit()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the run stands, also within an epoch, to be saved in a checkpoint beside the model.
+        """Return the state of the run, also within an epoch, for a checkpoint that you save beside the model.
 
         It holds dicts, lists, numbers, strings and bytes only, so that any format can save it
         (``torch.load`` reads it with ``weights_only=True``).
@@ -767,13 +772,13 @@ class Pruner:
         return self._engine.checkpoint()
 
     def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]] | Iterator[dict[str, Any]]) -> None:
-        """Continue from where :meth:`state_dict` was called. Raises :class:`PrunedataError` if it is of another run.
+        """Continue from a result of :meth:`state_dict`. Raises :class:`PrunedataError` if it is of another run.
 
         Parameters
         ----------
         state : dict, or list, tuple or iterator of dict
-            Of a run that several processes train together: the states of all of them, in any order. Any number of
-            processes can continue from these, each of which loads them all.
+            For a run that several processes trained together, pass the states of all of them, in any order. Any number
+            of processes can continue from these; each loads all of them.
         """
         if isinstance(state, list | tuple | Iterator):
             restore(self._engine, joined(map(unpacked, state)))
@@ -792,7 +797,7 @@ class Pruner:
     def _warn_finished(self) -> None:
         warn(
             f"This run has finished its {self.schedule.epochs} epochs. To continue, pass more epochs and resume=True; "
-            "to train anew, name another store. In a search for settings make a Pruner within each trial, with a store "
-            "of its own.",
+            "to train anew, name another store. In a search for settings, make a Pruner within each trial, with a "
+            "store of its own.",
             FinishedWarning,
         )

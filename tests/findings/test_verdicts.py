@@ -193,7 +193,7 @@ def test_in_a_run_without_keys_verdicts_on_rows_are_not_taken_for_its_own(tmp_pa
     """Its rows may be those of another split of as many."""
     path = keyed(tmp_path, KEYED)
     run = Pruner(8, epochs=4, prune=0, leave_out="nothing", without=path)
-    with pytest.raises(OtherData, match="Got one without, whose rows may be others: pass keys="):
+    with pytest.raises(OtherData, match="Got a run without keys, whose ids may mean other rows: pass keys="):
         run.begin_epoch()
     assert Pruner(8, epochs=4, prune=0, leave_out="nothing", without=judged_wrong(path, 8)).begin_epoch().kept == 6
 

@@ -159,7 +159,7 @@ def test_the_same_keys_go_on_and_so_does_a_run_without(tmp_path):
 def test_a_run_that_began_without_keys_is_given_them(tmp_path):
     run = train(None, pruner=Pruner(30, epochs=4, store=tmp_path))
     del run
-    with pytest.raises(PrunedataError, match="Expected a run with keys, which follow=True follows"):
+    with pytest.raises(PrunedataError, match="Expected a stored run with keys, by which follow=True"):
         Pruner(epochs=4, keys=NAMES, store=tmp_path, resume=True, follow=True)
     train(NAMES, store=tmp_path, resume=True)
     with pytest.raises(OtherData):
@@ -194,7 +194,7 @@ def test_other_names_of_the_same_rows_are_taken_if_that_is_asked_for(tmp_path):
 
 def test_a_run_without_keys_of_other_length_is_told_of_them(tmp_path):
     train(None, pruner=Pruner(30, epochs=4, store=tmp_path))
-    with pytest.raises(ForeignStore, match=r"pass keys=\.\.\. and follow=True; or, if what is wrapped has names"):
+    with pytest.raises(ForeignStore, match=r"pass keys=\.\.\. and follow=True; or, if the wrapped object has names"):
         Pruner(31, epochs=4, store=tmp_path, resume=True)
 
 

@@ -193,7 +193,8 @@ def test_what_no_rank_was_given_may_be_missing(ranks):
 def test_what_a_rank_was_given_and_forgot_is_told_on_all(ranks, name, missed):
     message = of_both(ranks, name)
     assert message.startswith("SkippedSamples: Expected all ")
-    assert f"Got {missed} that were not. {missed} of them were delivered, but their losses not observed." in message
+    of_them = f"{missed} of them were delivered, but their losses were not observed."
+    assert f"Got {missed} that were not. {of_them}" in message
 
 
 def test_what_a_rank_skips_may_be_missing(ranks):
