@@ -1,8 +1,8 @@
 """The arrays of a run's store, each in two slots that are written in turn.
 
-They are zarr arrays of one fixed kind, which zarr writes: one dimension, little-endian, not compressed. Arrays of
-another kind, as a forged store may have, are refused before they are read, so that reading never takes more memory than
-the files are long.
+They are zarr arrays of one fixed kind: one dimension, little-endian, not compressed. Arrays of another kind, as a
+forged store may have, are refused before they are read, so that reading never takes more memory than the files are
+long.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 from zarr.abc.store import Store
 from zarr.api.asynchronous import create_array
-from zarr.core.array import AsyncArray
+from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore, StorePath
 
 from prunedata.errors import DamagedStore
-from prunedata.store.durable import DurableStore, check_own_folder, finish, is_missing, read_bytes
+from prunedata.store.durable import check_own_folder, finish, is_missing, read_bytes
 
 __all__ = ["Slots"]
 
@@ -38,8 +38,8 @@ class Slots:
 
     def __init__(self, store: Store, location: str) -> None:
         self._store, self._location = store, location
-        self._written: dict[str, AsyncArray[Any]] = {}
-        """The zarr arrays of the slots that were written."""
+        self._written: dict[str, tuple[int, np.dtype[Any]]] = {}
+        """Size and dtype of the slots that were written."""
 
     def write(self, generation: int, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
         """Write the arrays of commit number ``generation``; return shape, dtype and digest of each."""
@@ -60,14 +60,18 @@ class Slots:
                 raise failed
 
     async def _write(self, place: str, values: npt.NDArray[Any]) -> None:
-        array, kind = self._written.get(place), values.dtype.newbyteorder("=")
-        same = array is not None and (array.shape, array.dtype) == (values.shape, kind)
+        kind, size = values.dtype.newbyteorder("="), _chunk(values.size)
         # The metadata are written once, and cleaners of scratch space may delete them, as files that are old.
-        if array is None or not same or is_missing(self._store, f"{place}/zarr.json"):
+        if self._written.get(place) != (values.size, kind) or is_missing(self._store, f"{place}/zarr.json"):
             # Overwrite whatever is there: the last commit does not use this slot.
-            array = self._written[place] = await _create(self._store, place, values.size, _chunk(values.size), kind)
-        # Copy for a store in memory, which would keep the run's own array.
-        await array.setitem(slice(None), values.astype(kind, copy=not isinstance(self._store, DurableStore)))
+            await _create(self._store, place, values.size, size, kind)
+            self._written[place] = values.size, kind
+        buffer, little = default_buffer_prototype().buffer, values.astype(kind.newbyteorder("<"), copy=False)
+        for first in range(0, values.size, size):  # not by zarr, which takes as long for that as the disk
+            part = little[first : first + size]
+            chunk = np.full(size, _fill(kind), part.dtype)  # a copy, as a store in memory keeps what it is given
+            chunk[: part.size] = part
+            await self._store.set(f"{place}/c/{first // size}", buffer.from_array_like(chunk.view(np.uint8)))
 
     def read(self, name: str, generation: int, about: dict[str, Any]) -> npt.NDArray[Any]:
         """Return an array of commit number ``generation``, or raise :class:`DamagedStore` if it is not as written.
@@ -120,9 +124,14 @@ def _chunk(samples: int) -> int:
     return min(max(samples, 1), CHUNK)
 
 
-async def _create(store: Store, place: str, samples: int, size: int, kind: np.dtype[Any]) -> AsyncArray[Any]:
+def _fill(kind: np.dtype[Any]) -> float:
+    """Return the value of samples that are missing; zeros would look like those of a new run."""
+    return float("nan") if kind.kind == "f" else int(np.iinfo(kind).max)
+
+
+async def _create(store: Store, place: str, samples: int, size: int, kind: np.dtype[Any]) -> None:
     """Create an array, in the place of one that is there."""
-    return await create_array(
+    await create_array(
         store,
         name=place,
         shape=(samples,),
@@ -130,10 +139,8 @@ async def _create(store: Store, place: str, samples: int, size: int, kind: np.dt
         dtype=kind,
         filters=None,
         compressors=None,
-        # zarr reads a missing chunk as this value; zeros would look like those of a new run.
-        fill_value=np.nan if kind.kind == "f" else int(np.iinfo(kind).max),
+        fill_value=_fill(kind),
         overwrite=True,
-        config={"write_empty_chunks": True},
     )
 
 
