@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import signal
 import sys
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from hypothesis import settings
 
 from prunedata.cli.main import main
 
+# A shell lets what it starts in the background ignore Ctrl-C, which tests send to themselves and to programs.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # No deadlines: a shared machine is slow at times, and a test never judges wall time.
 # No test asks the Hugging Face Hub; read when its packages are imported.
 os.environ["HF_HUB_OFFLINE"] = os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"

@@ -11,6 +11,7 @@ The exit status is 1 if anything was lost or wrong.
 import argparse
 import json
 import random
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -61,6 +62,7 @@ PORTION = 500
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program with command-line `arguments`; return the exit status, 1 if anything was lost or wrong."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background, unlike the Ctrl-C of a run
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.faults", description="Attack runs, and count what is lost or silently wrong."
     )

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import codecs
+import csv
+import re
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prunedata.cli.arguments import read_labels
+from prunedata.cli.arguments import place_of_labels, read_labels, rows_of
 from prunedata.errors import PrunedataError
 
 if TYPE_CHECKING:
@@ -26,7 +30,8 @@ def add_apply(commands: argparse._SubParsersAction[Any]) -> None:
     add("--labels", required=True, metavar="FILE", help="the labels that were judged, in a format of suspects --labels")
     add("--label-column", metavar="NAME", help="column of the table (label)")
     add("--store", metavar="STORE", help="store of a run with keys on these samples, to match verdicts by key")
-    add("-o", "--output", required=True, metavar="FILE", help="where to write: .npy, .csv or .txt")
+    told = "where to write: .npy; or .csv or .txt, one label a line or as --labels has them"
+    add("-o", "--output", required=True, metavar="FILE", help=told)
     add("--rest", metavar="FILE", help="where to write the wrong samples without a new label, for Pruner(without=FILE)")
 
 
@@ -44,9 +49,13 @@ def _apply(args: argparse.Namespace) -> None:
             "labels may be of other rows: name the store of a run with keys on these samples."
         )
     corrected, left = apply_verdicts(found, labels)
-    _write(corrected, args.output)
+    changed = {at: str(corrected[at]) for at in range(labels.size) if corrected[at] != labels[at]}
+    if Path(args.output).suffix == ".npy" or Path(args.labels).suffix == ".npy":
+        _write(corrected, args.output)
+    else:
+        _write_beside(args.labels, args.label_column, changed, args.output)
     if args.rest is not None:
-        write_verdicts(left, args.rest)
+        write_verdicts(left, args.rest, _line_end(args.verdicts))
     wrong = [one for one in found if one.verdict == "wrong"]
     print(f"{len(found):,} judged, {len(wrong):,} wrong: {len(wrong) - len(left):,} corrected -> {args.output}")
     if left:
@@ -90,9 +99,52 @@ def _write(labels: npt.NDArray[Any], output: str) -> None:
     if Path(output).suffix == ".npy":
         np.save(output, labels)
         return
-    import csv
-
     with open(output, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
+        writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["label"])
         writer.writerows([label] for label in labels.tolist())
+
+
+FIELD = re.compile(r'(?:^|,)("(?:[^"]|"")*"[^,]*|[^,]*)')
+
+
+def _write_beside(path: str, column: str | None, changed: dict[int, str], output: str) -> None:
+    """Write a file of labels as it is, but for the labels of some samples."""
+    with open(path, "rb") as raw:
+        encoding = "utf-8-sig" if raw.read(3) == codecs.BOM_UTF8 else "utf-8"
+    with open(path, encoding=encoding, newline="") as file, open(output, "w", encoding=encoding, newline="") as to:
+        at, sample = None, None
+        for text, row in rows_of(file, path):
+            written = text
+            if row:
+                if sample is None:
+                    at = place_of_labels(row, path, column)
+                    sample = 0 if at is None else -1
+                if sample in changed:
+                    written = _with_label(text, row, at or 0, changed[sample])
+                sample += 1
+            to.write(written)
+
+
+def _with_label(text: str, row: list[str], at: int, label: str) -> str:
+    """Return the text of a row with another label, quoted if the one before was, or if it has to be."""
+    line = text.rstrip("\r\n")
+    fields = [field.span(1) for field in FIELD.finditer(line)]
+    if len(fields) != len(row):  # its quotes do not end
+        return _line([*row[:at], label, *row[at + 1 :]]) + text[len(line) :]
+    begin, end = fields[at]
+    return text[:begin] + _line([label], quoted=line[begin:end].startswith('"')) + text[end:]
+
+
+def _line(row: list[str], *, quoted: bool = False) -> str:
+    written = StringIO()
+    writer = csv.writer(written, quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL, lineterminator="")
+    writer.writerow(row)
+    return written.getvalue()
+
+
+def _line_end(path: str) -> str:
+    """Return what ends the first line of a file."""
+    with open(path, encoding="utf-8", newline="") as file:
+        first = file.readline()
+    return first[len(first.rstrip("\r\n")) :] or "\n"

@@ -12,7 +12,7 @@ from fractions import Fraction
 from itertools import chain, islice
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from prunedata.checks import count_top, lines_of, shown
 from prunedata.errors import PrunedataError
 
-__all__ = ["add_top", "named_object", "number", "read_labels"]
+__all__ = ["add_top", "named_object", "number", "place_of_labels", "read_labels", "rows_of"]
 
 
 def number(text: str) -> int | float:
@@ -127,13 +127,11 @@ def _from_numpy(path: str) -> npt.NDArray[Any]:
 def _from_text(path: str, samples: int | None, column: str | None) -> npt.NDArray[Any]:
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
-            rows = (row for row in csv.reader(lines_of(file, path)) if row)
+            rows = (row for _, row in rows_of(file, path) if row)
             first = next(rows, [])
-            head = [name.strip() for name in first]
-            if column is not None or COLUMN in head or len(head) > 1:
-                found = _of_column(path, rows, head, column or COLUMN)
-            else:
-                found = (row[0].strip() for row in chain([first], rows) if row)
+            at = place_of_labels(first, path, column)
+            alone = (row[0].strip() for row in chain([first], rows) if row)
+            found = alone if at is None else _of_column(path, rows, at, column or COLUMN)
             labels = list(islice(found, samples))
             more = sum(1 for _ in found)
     except (UnicodeDecodeError, csv.Error) as error:
@@ -146,13 +144,34 @@ def _from_text(path: str, samples: int | None, column: str | None) -> npt.NDArra
     return _plain(labels, path)
 
 
-def _of_column(path: str, rows: Iterator[list[str]], head: list[str], column: str) -> Iterator[str]:
-    if column not in head:
-        raise PrunedataError(
-            f"Expected a column {column} in the first line of {path}. Got {', '.join(head)[:200] or 'nothing'}: "
-            "name the column with --label-column."
-        )
-    at = head.index(column)
+def rows_of(file: IO[str], path: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the text of each row of a table, with its line end, and its fields."""
+    read: list[str] = []
+
+    def lines() -> Iterator[str]:
+        for line in lines_of(file, path):
+            read.append(line)
+            yield line
+
+    for row in csv.reader(lines()):
+        yield "".join(read), row
+        read.clear()
+
+
+def place_of_labels(first: list[str], path: str, column: str | None) -> int | None:
+    """Return the place of the column with the labels, by the first row of a file; None if that has a label itself."""
+    head = [name.strip() for name in first]
+    if column is None and COLUMN not in head and len(head) < 2:
+        return None
+    if (column or COLUMN) in head:
+        return head.index(column or COLUMN)
+    raise PrunedataError(
+        f"Expected a column {column or COLUMN} in the first line of {path}. Got {', '.join(head)[:200] or 'nothing'}: "
+        "name the column with --label-column."
+    )
+
+
+def _of_column(path: str, rows: Iterator[list[str]], at: int, column: str) -> Iterator[str]:
     for line, row in enumerate(rows, 2):
         if len(row) <= at:
             raise PrunedataError(f"Expected a column {column} in every row of {path}. Got none in row {line}.")

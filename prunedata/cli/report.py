@@ -35,7 +35,6 @@ def add_report(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def _report(args: argparse.Namespace) -> None:
-    from prunedata.reporting.kept import KeptPreviews
     from prunedata.reporting.report import report
     from prunedata.store.run_store import read_run
 
@@ -45,11 +44,6 @@ def _report(args: argparse.Namespace) -> None:
     if args.labels is not None:
         labels = read_labels(args.labels, read_run(args.store).state.samples, args.label_column)
     dataset = None if args.dataset is None else named_object(args.dataset)
-    if args.review and dataset is None and not KeptPreviews(args.store):
-        raise PrunedataError(
-            "Expected --dataset with --review, so that the page can show samples, or a run of prunedata watch, which "
-            "keeps previews. Got none."
-        )
     output = Path(args.output or ("review.html" if args.review else "report.html"))
     with meter() as show:
         try:

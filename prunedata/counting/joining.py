@@ -7,9 +7,9 @@ import numpy as np
 
 from prunedata.checks import shown
 from prunedata.counting.counts import Tally
-from prunedata.counting.sample_arrays import OPEN, SUMS
+from prunedata.counting.sample_arrays import SUMS
 from prunedata.errors import PrunedataError
-from prunedata.store.state import RunState
+from prunedata.store.state import OPEN, RunState
 from prunedata.types import Array, Arrays
 
 __all__ = ["join", "joined"]

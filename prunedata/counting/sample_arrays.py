@@ -10,10 +10,10 @@ from prunedata.counting.guess import Guess, wanted_kinds
 from prunedata.errors import PrunedataError
 from prunedata.policies.protocol import Watcher
 from prunedata.policies.rules import MEAN_EXCESS, High
-from prunedata.store.state import GUESS, LABEL, OF_ROWS
+from prunedata.store.state import GUESS, LABEL, OF_ROWS, OPEN
 from prunedata.types import Array, Arrays, Counts, Recorded
 
-__all__ = ["OPEN", "SUMS", "Excess", "SampleArrays"]
+__all__ = ["SUMS", "Excess", "SampleArrays"]
 
 LARGEST = 1e30
 """Largest excess of one loss: the sum over the visits of a sample in an epoch is then finite in float32."""
@@ -69,9 +69,6 @@ class Excess:
             sums[part] = mean[part] + (sums[part] - visited[part].astype(np.float32) * mean[part]) / number
         return {MEAN_EXCESS: sums}
 
-
-OPEN = "open-"
-"""Prefix of the names of arrays as the open epoch has changed them, in a saved state."""
 
 TAKEN = ("counts", "hits", "visits", "tally", "waiting", "labels", GUESS, LABEL, *OF_ROWS, *SUMS)
 KINDS = {"i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8)}

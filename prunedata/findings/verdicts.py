@@ -111,10 +111,10 @@ def _check_once(found: tuple[Verdict, ...], path: object) -> None:
         seen.add(one.sample)
 
 
-def write_verdicts(verdicts: Iterable[Verdict], path: str | PathLike[str]) -> None:
+def write_verdicts(verdicts: Iterable[Verdict], path: str | PathLike[str], line_end: str = "\r\n") -> None:
     """Write verdicts into a file that :func:`read_verdicts` reads."""
     with open(path, "w", encoding="utf-8", newline="") as file:
-        writer, given = csv.writer(file), tuple(verdicts)
+        writer, given = csv.writer(file, lineterminator=line_end), tuple(verdicts)
         columns = (*COLUMNS, KEY) if any(one.key for one in given) else COLUMNS
         writer.writerow(columns)
         writer.writerows([getattr(one, name) for name in columns] for one in given)

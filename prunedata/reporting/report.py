@@ -117,7 +117,8 @@ def report(
     kept = KeptPreviews(run) if dataset is None and compare is None else None
     if review and (compare is not None or not (dataset is not None or kept)):
         raise PrunedataError(
-            "Expected one run and its data set to be reviewed, or a run of prunedata watch, which has previews. Got "
+            "Expected the data set of one run to be reviewed (--dataset, or dataset=), or previews that a run of "
+            "prunedata watch has kept. Got "
             + ("two runs: leave out compare." if compare is not None else "neither: there is nothing to look at.")
         )
     told = progress or (lambda share, what: None)

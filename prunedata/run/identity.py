@@ -13,7 +13,7 @@ import numpy as np
 from prunedata.checks import warn
 from prunedata.errors import OtherData, PrunedataError
 from prunedata.store.state import LOST, RunState
-from prunedata.types import Arrays, Ids, Keys
+from prunedata.types import Arrays, Ids, Keys, Mask
 
 __all__ = ["Identity", "Prints", "Whole", "drawn_alike", "fingerprint", "print_of", "prints_by", "probed"]
 
@@ -145,8 +145,8 @@ class Identity:
         self.keys, self.is_told = keys, keys is not None
         """The hashes of the data's keys, or until these are known, those that the run was saved with; and which."""
         self.rest: Arrays = {}
-        """What is kept since the run has followed its rows, by the names under which it is saved: how long each was not
-        in the data, and what was known of those that are not in it now."""
+        """By the names under which it is saved: in how many epochs each sample was not in the data, or kept and not
+        observed; and what was known of rows that are not in the data now."""
         self._ids = probed(samples, seed)
         self._prints: Prints | None = None
         self._whole: Whole = lambda: None
@@ -165,6 +165,11 @@ class Identity:
         self.rest = {name: array for name, array in state.arrays.items() if name == "absent" or name.startswith(LOST)}
         if not self.is_told:
             self.keys = state.keys
+
+    def miss(self, samples: Mask) -> None:
+        """Record which samples the epoch that ends kept, and did not observe."""
+        if samples.any():
+            self.rest |= {"absent": self.rest.get("absent", np.zeros(samples.size, dtype=np.uint32)) + samples}
 
     def refuse_unknown(self) -> None:
         """Raise if the run follows rows whose keys are unknown."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from prunedata.checks import integer, printable, shown
-from prunedata.errors import ForeignStore, PrunedataError
+from prunedata.errors import DamagedStore, ForeignStore, PrunedataError
 from prunedata.plan.schedule import Schedule
 from prunedata.run.engine import Engine
 from prunedata.run.epoch import Role
@@ -75,9 +75,10 @@ def _begin(engine: Engine, store: RunStore, resume: bool) -> None:
         if engine.pruning.num_without:
             engine.commit()  # otherwise a run that is killed in its first epoch would forget them
         return
-    state = RunState.from_json(*found)
+    described, arrays = found
+    state = RunState(**described, arrays=arrays)
     if store.generation:
-        restore(engine, state)
+        restore(engine, state, store.location)
     else:  # created, but stopped before its first epoch was done
         _schedule_of(engine, state)
     before = 0 if state.without is None else int(state.without.sum())
@@ -120,8 +121,11 @@ def standing(engine: Engine) -> dict[str, Any]:
     }
 
 
-def restore(engine: Engine, state: RunState) -> None:
-    """Continue a run from a state. A state that is refused changes nothing."""
+def restore(engine: Engine, state: RunState, location: str | None = None) -> None:
+    """Continue a run from a state. A state that is refused changes nothing.
+
+    ``location`` is that of its store: there, an array that is missing or of another dtype is damage.
+    """
     state = _of_these_rows(engine, state)
     schedule = _schedule_of(engine, state)
     advice = None
@@ -129,7 +133,12 @@ def restore(engine: Engine, state: RunState) -> None:
         from prunedata.findings.advice import Advice  # noqa: PLC0415 (only where a run was advised)
 
         advice = Advice.from_dict(state.advice)
-    engine.empty_ledger().check(state)
+    try:
+        engine.empty_ledger().check(state)
+    except PrunedataError as error:
+        if location is None:
+            raise
+        raise DamagedStore(f"Expected a run of prunedata at {location}. {error}") from error
     _check_left_out(engine, state)
     integer("the state's epoch", state.epoch, 0, schedule.epochs - state.open)
     integer("the state's skipped samples", state.skipped, 0)

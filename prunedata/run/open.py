@@ -11,7 +11,7 @@ import numpy as np
 from prunedata.counting.batches import Batches
 from prunedata.counting.counts import Tally, find_hits
 from prunedata.counting.guess import plain_labels
-from prunedata.counting.sample_arrays import OPEN, SampleArrays
+from prunedata.counting.sample_arrays import SampleArrays
 from prunedata.counting.waiting import Shared, WaitingLosses, in_words
 from prunedata.errors import LossError, PrunedataError, SkippedSamples
 from prunedata.plan.onset import trust_in
@@ -21,7 +21,7 @@ from prunedata.run.adapter import Delivery
 from prunedata.run.epoch import Epoch, Role, read_only
 from prunedata.run.group import Group, GroupTotals
 from prunedata.run.meter import Meter
-from prunedata.store.state import LABEL, RunState
+from prunedata.store.state import LABEL, OPEN, RunState
 from prunedata.types import Array, Arrays, Floats, Ids, Mask
 
 __all__ = ["OpenEpoch"]

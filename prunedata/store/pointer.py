@@ -26,29 +26,41 @@ NAME = re.compile(r"[^\W\d][\w-]{0,127}")
 """Names of arrays: words, perhaps with ``open-`` before them. They cannot lead out of the folder."""
 CHANGING = "sketch"
 """The one field that a record loses when a later epoch is pruned (``policies/agreement.py``)."""
+NODE = f'{{"zarr_format": 3, "node_type": "group", "attributes": {{"{ATTRIBUTE}": '.encode()
+HEAD = b'{"state": {"history": ['
+"""What stands in the file before the pointer, and in the pointer before the records."""
 
 Record = dict[str, Any]
 
 
 class Records:
-    """The records of a run as JSON. Each is encoded once, so that a commit takes no longer after many epochs.
+    """The records of a run as JSON. Each is encoded once, so that a commit takes hardly longer after many epochs.
 
     The last record may still change, and the others may lose their field :data:`CHANGING`.
     """
 
     def __init__(self) -> None:
-        self._done: tuple[int, Record | None, bytearray] = 0, None, bytearray()
+        self._clear()
 
-    def encoded(self, records: Sequence[Record]) -> bytes:
-        """Return the records as JSON, separated by commas, without the field that may change."""
-        done, last, text = self._done
+    def _clear(self) -> None:
+        self._done: tuple[int, Record | None] = 0, None
+        self._sketched: list[int] = []
+        self.text, self.digest = bytearray(HEAD), zlib.crc32(HEAD)
+        """A pointer up to its last record, and the digest of that."""
+
+    def add(self, records: Sequence[Record]) -> tuple[bytes, dict[str, Any]]:
+        """Add all but the last record to the text; return the last one, and by number what records may lose."""
+        done, last = self._done
         if done and (done >= len(records) or records[done - 1] is not last):  # an earlier state was loaded
-            done, text = 0, bytearray()
-        for record in records[done:-1]:
-            text += _text(record) + b", "
-        done = max(0, len(records) - 1)
-        self._done = done, records[done - 1] if done else None, text
-        return bytes(text) + (_text(records[-1]) if records else b"")
+            self._clear()
+        first, done = self._done[0], max(0, len(records) - 1)
+        more = b"".join(_text(record) + b", " for record in records[first:done])
+        self.text += more
+        self.digest = zlib.crc32(more, self.digest)
+        self._sketched += [number for number in range(first, done) if CHANGING in records[number]]
+        self._done = done, records[done - 1] if done else None
+        sketched = [number for number in (*self._sketched, *range(done, len(records))) if CHANGING in records[number]]
+        return b"".join(map(_text, records[done:])), {str(number): records[number][CHANGING] for number in sketched}
 
 
 def _text(record: Record) -> bytes:
@@ -64,20 +76,21 @@ def encode_pointer(
     part of the state's history that was encoded before. Raises :class:`StoreError` if the file would be too long to be
     read again.
     """
-    history = state.get("history", [])
-    sketches = {str(number): record[CHANGING] for number, record in enumerate(history) if CHANGING in record}
+    last, sketches = records.add(state.get("history", []))
     pointer = {"format": FORMAT, "generation": generation, "writer": writer, "arrays": arrays, CHANGING: sketches}
-    rest = pointer | {"state": {name: value for name, value in state.items() if name != "history"} | {"history": []}}
-    # Written as one value: zarr's own update reads, merges and writes it, with every record on lines of its own.
-    body = json.dumps(rest)[: -len("]}}")].encode() + records.encoded(history) + b"]}}"
-    if len(body) > MOST - 200:
+    rest = {name: value for name, value in state.items() if name != "history"}
+    # The history is first, so that its digest goes on from that of the last commit. Written as one value: zarr's own
+    # update reads, merges and writes it, with every record on lines of its own.
+    told = f"]{', ' * bool(rest)}{json.dumps(rest)[1:]}, {json.dumps(pointer)[1:]}"
+    tail = last + told.encode()
+    length = len(records.text) + len(tail)
+    if length > MOST - 200:
         raise StoreError(
             f"Expected a run whose description takes at most {MOST:,} bytes, as a record of each epoch is kept. Got "
-            f"{len(body):,}: go on without a store, by state_dict()."
+            f"{length:,}: go on without a store, by state_dict()."
         )
-    signed = body[:-1] + f', "digest": {zlib.crc32(body)}}}'.encode()
-    node = f'{{"zarr_format": 3, "node_type": "group", "attributes": {{"{ATTRIBUTE}": '.encode()
-    return pointer, node + signed + b"}}"
+    digest = f', "digest": {zlib.crc32(tail, records.digest)}}}}}}}'.encode()
+    return pointer, b"".join((NODE, records.text, tail[:-1], digest))
 
 
 def decode_pointer(raw: bytes, location: str) -> dict[str, Any]:

@@ -230,4 +230,5 @@ def read_run(location: StoreLike) -> StoredRun:
     found = store.read(check_state)
     if found is None:
         raise ForeignStore(f"Expected a run at {location}. Got nothing.")
-    return StoredRun(RunState.from_json(*found), store.generation)
+    state, arrays = found
+    return StoredRun(RunState(**state, arrays=arrays), store.generation)

@@ -16,7 +16,7 @@ from prunedata.errors import PrunedataError
 from prunedata.options import OPTIONS
 from prunedata.plan.schedule import Schedule
 
-__all__ = ["ADVICE", "COUNTING", "LOST", "OF_ROWS", "anything", "check", "check_state", "dtype_of"]
+__all__ = ["ADVICE", "COUNTING", "LOST", "OF_ROWS", "OPEN", "anything", "check", "check_state", "dtype_of"]
 
 COUNTING = ("counts", "hits", "visits")
 """The arrays that every run has, of any unsigned dtype."""
@@ -27,7 +27,12 @@ OF_ROWS: dict[str, np.dtype[Any]] = {
     "held_out": np.dtype(np.uint8), "absent": np.dtype(np.uint32),
 }  # fmt: skip
 """The dtypes of more arrays that a run may have: the hashes of the samples' keys, and which samples are left out for
-good; in a run that has followed its rows, also which are held out, and for how many epochs a row was absent."""
+good; which are held out, in a run that has followed its rows; and in how many epochs a sample was not in the data, or
+kept and not observed."""
+BY_OPTION = {"high": "classes", "labels": "labels"}
+"""The arrays that a run has with an option, and the option."""
+OPEN = "open-"
+"""Prefix of the names of arrays as the open epoch has changed them."""
 LOST = "lost-"
 """Prefix of the names of arrays for rows that are not in the data any more."""
 MOST_WINDOWS = 1_000_000
@@ -250,16 +255,21 @@ def _check_agrees(state: dict[str, Any], arrays: Mapping[str, Mapping[str, Any]]
         for name in ("kept", "would_prune", "without", "by_weight", "held_out"):
             at_most(f"{name} of epoch {number}", record.get(name, 0), high=record.get("samples", samples))
     if arrays or done or is_open:
-        _check_arrays(arrays, samples, open=is_open)
+        _check_arrays(arrays, run, open=is_open)
 
 
-def _check_arrays(arrays: Mapping[str, Mapping[str, Any]], samples: int, *, open: bool) -> None:
+def _check_arrays(arrays: Mapping[str, Mapping[str, Any]], run: Mapping[str, Any], *, open: bool) -> None:
     needed = dict.fromkeys(COUNTING, "u") | {"mean_excess": "f4"} | ({"tally": "u"} if open else {})
+    needed |= {name: "u" for name, option in BY_OPTION.items() if run.get(option) is not None}
+    names = {*arrays, *needed}
+    if open:
+        unchanged = {*COUNTING, *OF_ROWS, "labels", "tally"}
+        names |= {f"{OPEN}{name}" for name in names - unchanged if not name.startswith((OPEN, LOST))}
     known = {name: kind.str[1:] for name, kind in OF_ROWS.items()} | dict.fromkeys(UNSIGNED, "u")
     lost = arrays.get(f"{LOST}keys")
-    expected = {**{name: known.get(name.removeprefix(LOST), "iuf") for name in arrays}, **needed}
-    for name, kind in expected.items():
-        about, size = arrays.get(name), samples
+    for name in sorted(names):
+        kind = needed.get(name) or known.get(name.removeprefix(LOST), "iuf")
+        about, size = arrays.get(name), run["samples"]
         if lost is not None and name.startswith(LOST):
             size = lost["shape"][0]
         if about is None or about["shape"] != [size] or not _is_of(kind, about["dtype"]):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from prunedata.checks import shown
 from prunedata.errors import PrunedataError
-from prunedata.store.schema import COUNTING, LOST, OF_ROWS, anything, check, check_state, dtype_of
+from prunedata.store.schema import COUNTING, LOST, OF_ROWS, OPEN, anything, check, check_state, dtype_of
 from prunedata.types import Array, Arrays, Counts, Guesses, Keys, Mask
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "LOST",
     "NARROW",
     "OF_ROWS",
+    "OPEN",
     "RunState",
     "guessed_classes",
     "span_of",

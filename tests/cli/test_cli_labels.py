@@ -218,6 +218,32 @@ def test_names_in_every_form(prints, tmp_path, name):
     assert read_labels(name, 4).tolist() == ["cat", "a, long name", "dog", "cat"]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("cat\n dog\n\ndog\ncat", 'cat\n"a, ""b"""\n\ndog\nowl'),
+        ('"cat"\n"dog"\n"dog"\n"cat"\n', '"cat"\n"a, ""b"""\n"dog"\n"owl"\n'),
+        (
+            'id,"label",note\n0,"cat","a\n""b"""\n1,dog, "x"\n2, dog ,\n3,"cat",1.0 ',
+            'id,"label",note\n0,"cat","a\n""b"""\n1,"a, ""b""", "x"\n2, dog ,\n3,"owl",1.0 ',
+        ),
+        ("label\ncat\ndog\ndog\ncat\n", 'label\ncat\n"a, ""b"""\ndog\nowl\n'),
+        ('id,label\n0,cat\n1,dog\n2,dog,\n3,cat,"no, end', 'id,label\n0,cat\n1,"a, ""b"""\n2,dog,\n3,owl,"no, end"'),
+    ],
+)
+def test_all_but_the_corrected_labels_stays_byte_for_byte(prints, tmp_path, before, after, mark, end):
+    (tmp_path / "verdicts.csv").write_bytes(
+        'sample,verdict,was,label\n1,wrong,dog,"a, ""b"""\n3,wrong,cat,owl\n2,wrong,dog,\n'.replace("\n", end).encode()
+    )
+    (tmp_path / "labels.csv").write_bytes((mark + before.replace("\n", end)).encode())
+    prints("apply verdicts.csv --labels labels.csv -o fixed.csv --rest rest.csv")
+    assert (tmp_path / "fixed.csv").read_bytes() == (mark + after.replace("\n", end)).encode()
+    assert read_labels("fixed.csv", 4).tolist() == ["cat", 'a, "b"', "dog", "owl"]
+    assert (tmp_path / "rest.csv").read_bytes() == f"sample,verdict,was,label{end}2,wrong,dog,{end}".encode()
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [

@@ -103,7 +103,10 @@ def test_it_is_opened(prints, store, tmp_path, monkeypatch):
         ("--label-column x", "Expected --labels with --label-column"),
         ("--top 0", "Expected top to be at least 1. Got 0."),
         ("--compare nothing.zarr", "nothing.zarr. Got nothing."),
-        ("--review", "Expected --dataset with --review"),
+        (
+            "--review",
+            "of one run to be reviewed (--dataset, or dataset=), or previews that a run of prunedata",
+        ),
         ("-o no/such/folder/report.html", "No such file or directory"),
     ],
 )

@@ -371,7 +371,7 @@ class TestRefused:
         later.skip(SAMPLES)
         later.end_epoch()
         later.begin_epoch()
-        with pytest.raises(PrunedataError, match=r"differ in epoch 0 and 1, counts, .*visits"):
+        with pytest.raises(PrunedataError, match=r"differ in epoch 0 and 1, absent, counts, .*visits"):
             make().load_state_dict([states[0], later.state_dict()])
 
     def test_a_rank_beyond_the_processes(self):

@@ -42,6 +42,17 @@ def test_before_the_turn_it_says_to_watch():
     assert found.evidence[1].startswith("7 of 7 epochs")
 
 
+@pytest.mark.parametrize(
+    ("records", "asked"),
+    [([], False), (history([None] * 7), True), ([one | {"held_out": 20} for one in history([None] * 7)], False)],
+)
+def test_a_figure_is_asked_for_where_the_run_takes_one(records, asked):
+    """A run that holds samples out takes none; it has none itself where the loop skips these samples."""
+    told = advise(records, SCHEDULE, np.zeros(100, np.float32)).evidence[1]
+    assert told.startswith("No epoch has a validation figure")
+    assert ("validated()" in told) == asked
+
+
 @pytest.mark.parametrize("figures", [[None] * 30, list(np.linspace(10, 80, 30))], ids=["no figure", "no turn"])
 def test_without_a_turn_it_leaves_out_what_is_doubted_in_the_last_third(figures):
     assert advise(history(figures[:19]), SCHEDULE, TWO_GROUPS).verdict == "watch"

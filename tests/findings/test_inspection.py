@@ -29,13 +29,18 @@ def test_it_says_what_the_run_was_given_and_where_it_stands(tmp_path):
     assert json.loads(json.dumps(found)).keys() == found.keys()
 
 
-def test_counts_and_the_most_pruned_are_those_of_the_run(tmp_path):
+@pytest.mark.parametrize("dropped", [0, 1])
+def test_counts_and_the_most_pruned_are_those_of_the_run(tmp_path, dropped):
+    """Samples of a batch that was dropped are not pruned, before a resume and after it."""
     run = start(tmp_path)
     left_out = np.zeros(SAMPLES, dtype=int)
-    for _ in range(8):
-        observe(run)
+    for number in range(8):
+        observe(run, -dropped or None)
+        run.skip(50 * dropped)
         left_out += ~run.current.keep
         run.end_epoch()
+        if number == 3:
+            run = start(tmp_path, resume=True)
     found = inspect(tmp_path, top=25)
     values, numbers = np.unique(run.counts, return_counts=True)
     assert found["counts_histogram"] == dict(zip(values.tolist(), numbers.tolist(), strict=True))

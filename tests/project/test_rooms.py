@@ -299,3 +299,20 @@ def test_what_failed_can_be_run_again_alone(tests_of_two_rooms, capfd):
     capfd.readouterr()
     assert tests_of_two_rooms(*again) == 0
     assert "own: status" not in capfd.readouterr().out
+
+
+IN_THE_BACKGROUND = """
+import contextlib, signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+import tests.conftest
+print(signal.signal(signal.SIGINT, signal.SIG_IGN) is signal.default_int_handler)
+from benchmarks.faults.__main__ import main
+with contextlib.suppress(SystemExit):
+    main(["nothing of this name"])
+print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+"""
+
+
+def test_a_shell_that_lets_ctrl_c_be_ignored_does_not_change_what_is_tested(tmp_path):
+    done = run_python(IN_THE_BACKGROUND, cwd=tmp_path)
+    assert done.stdout.split() == ["True", "True"], done.stderr

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from prunedata.errors import DamagedStore, PrunedataError
-from prunedata.store import slots
+from prunedata.store import schema, slots
+from prunedata.store.run_store import read_run
 from tests.common.programs import FEWER
 from tests.store.stored_runs import (
     ARRAYS,
@@ -18,9 +19,11 @@ from tests.store.stored_runs import (
     SAMPLES,
     assert_refused,
     build,
+    changed,
     contents,
     observe,
     pointer,
+    sign,
     slot,
     standing,
     start,
@@ -42,10 +45,21 @@ def place(pattern, tmp_path):
     return Path(shutil.copytree(pattern[0], tmp_path / "run.zarr"))
 
 
-def test_the_pattern_is_whole(pattern, place):
+def test_the_pattern_is_whole(pattern, place, monkeypatch):
     """Without damage nothing is refused, and both slots of every array are there to be confused."""
-    before = contents(place)
-    assert standing(start(place, resume=True)) == pattern[1]
+    before, checked = contents(place), []
+
+    def check_agrees(*given, _check=schema._check_agrees):
+        checked.append(given)
+        _check(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "_check_agrees", check_agrees)
+        again = start(place, resume=True)
+        assert len(checked) == 1
+        read_run(place)
+        assert len(checked) == 2
+    assert standing(again) == pattern[1]
     assert contents(place) == before
     assert {path.name for path in place.iterdir()} == {"zarr.json", *(f"{n}-{s}" for n in ARRAYS for s in (0, 1))}
     assert pointer(place)["arrays"].keys() == set(ARRAYS)
@@ -189,6 +203,11 @@ class TestPointer:
     def test_every_bit_of_a_byte(self, pattern, place, instant):
         for _ in flips(place / "zarr.json", instant):
             refused_or_the_same(place, pattern[1])
+
+    @pytest.mark.parametrize("name", sorted({*ARRAYS} - {"keys"}))  # a run may have none
+    def test_without_an_array(self, place, name):
+        sign(place, changed(pointer(place), ("arrays", name), REMOVED))
+        assert_refused(place, DamagedStore)
 
     @pytest.mark.parametrize("keep", [0, 1, 100, -1])
     def test_cut_short(self, place, keep):

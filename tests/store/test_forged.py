@@ -231,15 +231,18 @@ def test_each_place_of_a_checkpoint_with_each_kind_of_value(saved, part):
         (("state", "run", "policy", "name"), 3),
         (("state", "run", "other"), 3),
         (("generation",), 10**400),
+        *((("arrays", name), REMOVED) for name in ("high", "open-high", "open-recent", "recent")),
         *((("state", "history", 2, "high"), high) for high in ("many", -1, 0.5, True, None, 1 << 60)),
     ],
 )
 def test_what_can_be_no_state_is_damage(pattern, tmp_path, path, value):
     place = Path(shutil.copytree(pattern, tmp_path / "run.zarr"))
     sign(place, changed(pointer(place), path, value))
-    for act in (lambda: inspect(place), lambda: start(store=place, resume=True)):
+    with pytest.raises(DamagedStore):
+        start(store=place, resume=True)
+    if path[-1] != "recent":  # which arrays a policy has, only the run itself knows
         with pytest.raises(DamagedStore):
-            act()
+            inspect(place)
 
 
 @pytest.mark.parametrize("name", ["*", "?", "classes?", "by?", "more"])
