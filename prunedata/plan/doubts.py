@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from prunedata.types import Array
+from prunedata.types import Array, Counts, Mask
 
 __all__ = [
     "APART",
@@ -68,6 +68,8 @@ of more samples than that, and of at least 22 %, is no tail if so much of the va
 NOT_LEARNED, FORGOTTEN = 2 / 3, 0.55
 """So many samples are worse than at first, for each in a wide upper group; the second if the network forgets samples
 between visits, which shows more surely that it memorizes some."""
+MISSING = 0.01
+"""The share of labels that may be unknown where samples are compared with those of the same label."""
 LEARNED = 0.9
 """Once the share of the samples that are worse than at first has fallen to so much of its highest value, the network is
 memorizing them."""
@@ -114,6 +116,30 @@ def loss_at_first(means: Sequence[float]) -> float:
     if not means:
         return -math.inf
     return means[0] + (means[0] - means[1]) / 2 if len(means) > 1 else means[0]
+
+
+def observed(visits: Counts, among: Mask | None) -> Mask | None:
+    """Return which samples of ``among`` were observed, shape (samples,): nothing is known of the others.
+
+    A sampler may return a part of a data set. The averages of the rest are 0, and would look like those of a group of
+    its own. None stands for all samples; ``among`` is returned if none was observed.
+    """
+    seen = visits > 0
+    if among is not None:
+        seen &= among
+    return seen if seen.any() and not seen.all() else among
+
+
+def known_labels(given: Array | None, seen: Array | None, among: Mask | None) -> Array | None:
+    """Return the number of each sample's label, shape (samples,), as given or as batches brought it; None if unknown.
+
+    Few of those in ``among`` may be missing, as of samples whose batches were left out: they are compared with each
+    other. In ``seen`` these are 0.
+    """
+    if given is not None or seen is None:
+        return given
+    few = seen if among is None else seen[among]
+    return seen if np.count_nonzero(few == 0) <= MISSING * few.size else None
 
 
 def above_own(averages: Array, labels: Array, among: Array | None = None) -> Array:

@@ -237,11 +237,10 @@ class Pruner:
         With ``policy="auto"`` the run itself follows advice to prune. It then keeps this advice, unless a validation
         figure shows the memorization onset later.
         """
-        engine = self._engine
-        decided = engine.pruning.advice
-        if decided is not None:
-            return decided
-        return engine.pruning.advise(engine.ledger.history, engine.ledger.arrays.finished)
+        pruning, ledger = self._engine.pruning, self._engine.ledger
+        if pruning.advice is not None:
+            return pruning.advice
+        return pruning.advise(ledger.history, ledger.arrays.finished, ledger.counts.visits)
 
     @property
     def without(self) -> Mask:
