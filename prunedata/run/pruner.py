@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Sized
+from inspect import signature
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar, cast
 from weakref import WeakSet
@@ -421,11 +422,19 @@ class Pruner:
             If no adapter wraps such an object, its library is not installed, or the adapter refuses it.
         """
         _, adapter = adapter_of(given)
+        kind = f"{type(given).__module__}.{type(given).__qualname__}"
         if not hasattr(adapter, "wrap"):
             raise PrunedataError(
-                f"Expected a loader, a dataset, a stream or a trainer. Got a {type(given).__module__}."
-                f"{type(given).__qualname__}, which {adapter.__name__} does not wrap: see its page."
+                f"Expected a loader, a dataset, a stream or a trainer. Got a {kind}, which {adapter.__name__} does not "
+                "wrap: see its page."
             )
+        try:  # before a run begins in a store
+            signature(adapter.wrap).bind(given, self, *arguments, **options)
+        except TypeError as error:
+            raise PrunedataError(
+                f"Expected a loader, a dataset, a stream or a trainer, with the arguments of its adapter's wrap. Got a "
+                f"{kind}, for {adapter.__name__}.wrap, {error}: see its page, or wrap the loader that you train on."
+            ) from None
         if self._begin_with is not None:
             samples = samples_in(given, *arguments, **options) if self._number is None else self._number
             if samples is None:
