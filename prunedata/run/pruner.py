@@ -29,7 +29,14 @@ from prunedata.run.group import Group
 from prunedata.run.identity import Prints, Whole
 from prunedata.run.keeping import keep, restore, standing, trains_on, unpacked
 from prunedata.run.meter import Overhead
-from prunedata.run.options import RunOptions, scheduled, warn_of_falling, warn_of_large_losses, warn_of_no_factors
+from prunedata.run.options import (
+    RunOptions,
+    scheduled,
+    warn_of_falling,
+    warn_of_large_losses,
+    warn_of_no_factors,
+    warn_of_whole_batches,
+)
 from prunedata.store.state import GUESS, guessed_classes
 from prunedata.types import Arrays, Counts, Keys, LeaveOut, Mask
 
@@ -207,6 +214,8 @@ class Pruner:
         """Whether the user was warned that the loop has to weigh its losses."""
         self._told_of_falling = False
         """Whether the user was warned that the figure falls from the first epoch on."""
+        self._told_of_batches = False
+        """Whether the user was warned that whole batches keep all doubted samples."""
         self._add = self._engine.buffer.add  # looked up once, as it is called for every batch
 
     if not TYPE_CHECKING:
@@ -789,13 +798,16 @@ class Pruner:
             restore(self._engine, unpacked(state))
 
     def _look_at_figures(self) -> None:
-        """Warn once if the figures fall from the first epoch on, or the first is of losses that are too large."""
+        """Warn once if figures fall from the first epoch on, are of too large losses, or whole batches keep doubted."""
         if self.holdout is not None and len(self.history) == 1:
             warn_of_large_losses(self.history[0]["mean_loss"] or 0.0)
         engine = self._engine
         if not self._told_of_falling and engine.pruning.auto and engine.figures.only_falls:
             self._told_of_falling = True
             warn_of_falling()
+        if not self._told_of_batches and engine.pruning.keeps_doubted:
+            self._told_of_batches = True
+            warn_of_whole_batches(self.advice.prune, self.samples, self.batch_size)
 
     def _warn_finished(self) -> None:
         warn(

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Pruning"]
 
+MANY = 0.05
+"""Fewer doubted samples than this share may stay, without a warning, where epochs are rounded up to whole batches."""
+
 
 class Pruning:
     """When a run prunes and how much, and which samples it holds out or leaves out for good.
@@ -63,6 +66,12 @@ class Pruning:
         """How many samples a pruned epoch leaves out (PruningNum), whole batches kept."""
         prune = self._prune if self.advice is None else min(self._prune, self.advice.prune)
         return self.trainable - count_kept(self.trainable, prune, self._batch_size)
+
+    @property
+    def keeps_doubted(self) -> bool:
+        """Whether whole batches keep all of the samples that a run was advised to leave out, if these are many."""
+        advised = 0 if self.advice is None or self.leave_out == "nothing" else min(self._prune, self.advice.prune)
+        return advised > MANY * self.trainable and not self.num_pruned
 
     @property
     def among(self) -> Mask | None:

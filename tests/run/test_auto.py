@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from prunedata import Pruner, Schedule, advise
 from prunedata.cli.main import main
-from prunedata.errors import ForeignStore, NotInEpoch, PrunedataError
+from prunedata.errors import ForeignStore, NeverPrunesWarning, NotInEpoch, PrunedataError
 from prunedata.findings.inspection import advise_now, inspect
 from prunedata.findings.searched import state_of
 from prunedata.plan.onset import find_onset
@@ -437,6 +437,16 @@ def test_samples_that_no_epoch_delivers_have_no_part_in_it(given):
     assert [record["apart"] for record in among_others.history[:8] if "apart" in record] == [
         record["apart"] for record in alone.history[:8] if "apart" in record
     ]
+
+
+def test_whole_batches_that_keep_all_doubted_samples_are_told_once():
+    run = Pruner(SAMPLES, SCHEDULE, policy="auto", batch_size=200)  # without the 120 doubted ones 280 are left
+    with pytest.warns(
+        NeverPrunesWarning, match="the 120 samples whose labels look wrong.* all 400, rounded up"
+    ) as told:
+        train(run)
+    assert [record["kept"] for record in run.history] == [SAMPLES] * 24
+    assert len(told) == 1
 
 
 def test_the_advice_of_a_store_knows_the_labels_that_batches_brought(tmp_path):
