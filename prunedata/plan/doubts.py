@@ -205,7 +205,7 @@ def are_worse(averages: Array, untaught: float) -> float:
 
     ``averages`` are recent averages of the samples' losses, shape (samples,).
     """
-    return float(np.count_nonzero(averages > untaught) / max(1, averages.size))
+    return float(np.count_nonzero(averages > np.float64(untaught)) / max(1, averages.size))  # beyond float32, too
 
 
 def are_many_worse(averages: Array, untaught: float) -> bool:
@@ -223,8 +223,8 @@ def are_turned(before: Array, losses: Array, untaught: float) -> float:
     ``before`` are the samples' recent averages before the epoch, ``losses`` those in it, NaN for samples without one,
     both of shape (samples,); ``untaught`` is as for :func:`are_worse`.
     """
-    known = np.asarray(losses)[np.asarray(before) <= untaught]
-    return float(np.count_nonzero(known > untaught) / max(1, known.size))
+    known = np.asarray(losses)[np.asarray(before) <= np.float64(untaught)]
+    return float(np.count_nonzero(known > np.float64(untaught)) / max(1, known.size))
 
 
 def are_settled(turned: Sequence[float]) -> bool:
