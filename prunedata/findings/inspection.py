@@ -7,15 +7,15 @@ import numpy as np
 from prunedata.checks import count_top
 from prunedata.errors import DamagedStore, PrunedataError
 from prunedata.findings.advice import Advice, advise, losses_of
-from prunedata.findings.searched import num_held_out, num_lost, num_searched, num_without, searched
+from prunedata.findings.searched import num_held_out, num_lost, num_searched, num_without, searched, searched_visits
 from prunedata.options import OPTIONS
-from prunedata.plan.doubts import late_from
+from prunedata.plan.doubts import known_labels, late_from, observed
 from prunedata.plan.onset import find_onset
 from prunedata.plan.savings import savings, would_save
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.rules import MEAN_EXCESS
 from prunedata.store.run_store import StoreLike, read_run
-from prunedata.store.state import COUNTING, RunState
+from prunedata.store.state import COUNTING, LABEL, RunState
 from prunedata.types import Array, Ids
 
 __all__ = ["advise_now", "histogram", "inspect", "most_pruned", "outcome", "times_pruned"]
@@ -133,14 +133,15 @@ def advise_now(run: RunState) -> Advice:
         return Advice.from_dict(run.advice)
     most = run.run["prune"] if run.run["policy"]["name"] == "auto" else None
     losses = losses_of(run.arrays | {MEAN_EXCESS: run.mean_excess}, run.history)
-    among, labels = searched(run), run.arrays.get("labels")
+    among = observed(run.visits, searched(run))
+    labels = known_labels(run.arrays.get("labels"), run.arrays.get(LABEL), among)
     known = None if labels is None else labels[among]
     return advise(run.history, Schedule.from_dict(run.schedule), losses[among], prune=most, labels=known)
 
 
 def outcome(run: RunState, advice: Advice) -> str:
     """Return how many labels look wrong, of how many, and where the validation figure went, in two sentences."""
-    labels = f"{num_searched(run):,} labels"
+    labels = f"{np.count_nonzero(searched_visits(run)) or num_searched(run):,} labels"
     figures = find_onset(run.history)
     if advice.doubted:
         told = f"{advice.doubted:,} of {labels} look wrong."

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from prunedata.types import Array
+from prunedata.types import Array, Counts, Mask
 
 __all__ = [
     "APART",
@@ -68,6 +68,8 @@ of more samples than that, and of at least 22 %, is no tail if so much of the va
 NOT_LEARNED, FORGOTTEN = 2 / 3, 0.55
 """At least this many samples are worse than at first, per sample in a wide upper group; the second holds if the network
 forgets samples between visits, which shows more surely that it memorizes some."""
+MISSING = 0.01
+"""The share of labels that may be unknown where samples are compared with those of the same label."""
 LEARNED = 0.9
 """Once the share of the samples that are worse than at first has fallen to so much of its highest value, the network is
 memorizing them."""
@@ -114,6 +116,30 @@ def loss_at_first(means: Sequence[float]) -> float:
     if not means:
         return -math.inf
     return means[0] + (means[0] - means[1]) / 2 if len(means) > 1 else means[0]
+
+
+def observed(visits: Counts, among: Mask | None) -> Mask | None:
+    """Return which samples of ``among`` were observed, shape (samples,): nothing is known of the others.
+
+    A sampler may return a part of a data set. The averages of the rest are 0, and would look like those of a group of
+    its own. None stands for all samples; ``among`` is returned if none was observed.
+    """
+    seen = visits > 0
+    if among is not None:
+        seen &= among
+    return seen if seen.any() and not seen.all() else among
+
+
+def known_labels(given: Array | None, seen: Array | None, among: Mask | None) -> Array | None:
+    """Return the number of each sample's label, shape (samples,), as given or as batches brought it; None if unknown.
+
+    Few of those in ``among`` may be missing, as of samples whose batches were left out: they are compared with each
+    other. In ``seen`` these are 0.
+    """
+    if given is not None or seen is None:
+        return given
+    few = seen if among is None else seen[among]
+    return seen if np.count_nonzero(few == 0) <= MISSING * few.size else None
 
 
 def above_own(averages: Array, labels: Array, among: Array | None = None) -> Array:
@@ -179,7 +205,7 @@ def are_worse(averages: Array, untaught: float) -> float:
 
     ``averages`` are recent averages of the samples' losses, shape (samples,).
     """
-    return float(np.count_nonzero(averages > untaught) / max(1, averages.size))
+    return float(np.count_nonzero(averages > np.float64(untaught)) / max(1, averages.size))  # beyond float32, too
 
 
 def are_many_worse(averages: Array, untaught: float) -> bool:
@@ -197,8 +223,8 @@ def are_turned(before: Array, losses: Array, untaught: float) -> float:
     ``before`` are the samples' recent averages before the epoch, ``losses`` those in it, NaN for samples without one,
     both of shape (samples,); ``untaught`` is as for :func:`are_worse`.
     """
-    known = np.asarray(losses)[np.asarray(before) <= untaught]
-    return float(np.count_nonzero(known > untaught) / max(1, known.size))
+    known = np.asarray(losses)[np.asarray(before) <= np.float64(untaught)]
+    return float(np.count_nonzero(known > np.float64(untaught)) / max(1, known.size))
 
 
 def are_settled(turned: Sequence[float]) -> bool:

@@ -159,11 +159,15 @@ class Engine:
         pruned, num_pruned, by_weight = pruning.prunes(number), pruning.num_pruned, pruning.leave_out == "weight"
         roles, weights, trained = pruning.roles, None, pruning.trainable
         if pruned and num_pruned:
-            counts, arrays = self.ledger.counts, pruning.compared(self.ledger.arrays.finished)
+            counts, among = self.ledger.counts, pruning.among
+            if pruning.auto:  # unless rows have moved away, and fewer are left that were observed
+                seen = pruning.observed(counts.visits)
+                among = among if seen is None or np.count_nonzero(seen) < num_pruned else seen
+            arrays = pruning.compared(self.ledger.arrays.finished, among)
             known = Known(counts.counts, counts.hits, counts.visits, arrays, num_pruned)
-            keep, weights = select(self.policy, known, seed=self.options.seed, epoch=number, among=pruning.among)
+            keep, weights = select(self.policy, known, seed=self.options.seed, epoch=number, among=among)
             out = Role.ZERO_WEIGHT if by_weight else Role.LEFT_OUT
-            roles = np.where((roles == Role.TRAINED) & ~keep, out, roles)
+            roles = np.where((roles == Role.TRAINED if among is None else among) & ~keep, out, roles)
             trained -= num_pruned
         # By weight, a trainer may also deliver samples that are left out for good.
         zero_weights = pruning.holds_out or (by_weight and trained < roles.size)
@@ -243,8 +247,10 @@ class Engine:
         # A run that prunes already is advised once more by the figure, as it shows that there are wrong labels.
         if pruning.auto and (before is None or (self.figures.onset is not None and before.onset is None)):
             if earlier is not None:
-                ledger.history[-1] |= pruning.seen(ledger.history, ledger.arrays.finished, earlier)
-            advice = pruning.advise(ledger.history, ledger.arrays.finished)
+                ledger.history[-1] |= pruning.seen(
+                    ledger.history, ledger.arrays.finished, earlier, ledger.counts.visits
+                )
+            advice = pruning.advise(ledger.history, ledger.arrays.finished, ledger.counts.visits)
             if advice.schedule is not None:
                 pruning.go_on(advice.schedule, advice)
         ledger.counts = ledger.counts.widened(pruning.longest_window)

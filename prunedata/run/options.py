@@ -27,6 +27,7 @@ __all__ = [
     "warn_of_multiples",
     "warn_of_no_factors",
     "warn_of_small_prune",
+    "warn_of_whole_batches",
 ]
 
 FEW, LIKELY_PERCENT = 0.05, 400
@@ -232,6 +233,16 @@ def warn_of_falling() -> None:
         "Expected a validation figure that rises while the network learns. Got one that fell from its first epochs on, "
         "as a loss does, and so the run ignores it: for a loss call pruner.validated(loss, "
         "lower_is_better=True); if more of it is better, pruner.validated(figure, lower_is_better=False).",
+        NeverPrunesWarning,
+    )
+
+
+def warn_of_whole_batches(doubted: int, samples: int, batch_size: int | None) -> None:
+    """Warn that a run leaves nothing out of what its advice doubts, as its epochs are rounded up to whole batches."""
+    warn(
+        f"Expected epochs that leave out the {doubted} samples whose labels look wrong. Got epochs that keep all "
+        f"{samples}, rounded up to whole batches of {batch_size}: build the Pruner with a smaller batch_size, or "
+        "without.",
         NeverPrunesWarning,
     )
 

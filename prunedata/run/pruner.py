@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Sized
+from inspect import signature
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar, cast
 from weakref import WeakSet
@@ -28,7 +29,14 @@ from prunedata.run.group import Group
 from prunedata.run.identity import Prints, Whole
 from prunedata.run.keeping import keep, restore, standing, trains_on, unpacked
 from prunedata.run.meter import Overhead
-from prunedata.run.options import RunOptions, scheduled, warn_of_falling, warn_of_large_losses, warn_of_no_factors
+from prunedata.run.options import (
+    RunOptions,
+    scheduled,
+    warn_of_falling,
+    warn_of_large_losses,
+    warn_of_no_factors,
+    warn_of_whole_batches,
+)
 from prunedata.store.state import GUESS, guessed_classes
 from prunedata.types import Arrays, Counts, Keys, LeaveOut, Mask
 
@@ -205,6 +213,8 @@ class Pruner:
         """Whether the user was warned that the loop has to weigh its losses."""
         self._told_of_falling = False
         """Whether the user was warned that the figure falls from the first epoch on."""
+        self._told_of_batches = False
+        """Whether the user was warned that whole batches keep all doubted samples."""
         self._add = self._engine.buffer.add  # looked up once, as it is called for every batch
 
     if not TYPE_CHECKING:
@@ -236,11 +246,10 @@ class Pruner:
         With ``policy="auto"`` the run itself follows advice to prune. It then keeps this advice, unless a validation
         figure shows the memorization onset later.
         """
-        engine = self._engine
-        decided = engine.pruning.advice
-        if decided is not None:
-            return decided
-        return engine.pruning.advise(engine.ledger.history, engine.ledger.arrays.finished)
+        pruning, ledger = self._engine.pruning, self._engine.ledger
+        if pruning.advice is not None:
+            return pruning.advice
+        return pruning.advise(ledger.history, ledger.arrays.finished, ledger.counts.visits)
 
     @property
     def without(self) -> Mask:
@@ -428,11 +437,19 @@ class Pruner:
             If no adapter wraps such an object, its library is not installed, or the adapter cannot wrap this one.
         """
         _, adapter = adapter_of(given)
+        kind = f"{type(given).__module__}.{type(given).__qualname__}"
         if not hasattr(adapter, "wrap"):
             raise PrunedataError(
-                f"Expected a loader, a dataset, a stream or a trainer. Got a {type(given).__module__}."
-                f"{type(given).__qualname__}, which {adapter.__name__} does not wrap: see its page."
+                f"Expected a loader, a dataset, a stream or a trainer. Got a {kind}, which {adapter.__name__} does not "
+                "wrap: see its page."
             )
+        try:  # before a run begins in a store
+            signature(adapter.wrap).bind(given, self, *arguments, **options)
+        except TypeError as error:
+            raise PrunedataError(
+                f"Expected a loader, a dataset, a stream or a trainer, with the arguments of its adapter's wrap. Got a "
+                f"{kind}, for {adapter.__name__}.wrap, {error}: see its page, or wrap the loader that you train on."
+            ) from None
         if self._begin_with is not None:
             samples = samples_in(given, *arguments, **options) if self._number is None else self._number
             if samples is None:
@@ -786,13 +803,16 @@ class Pruner:
             restore(self._engine, unpacked(state))
 
     def _look_at_figures(self) -> None:
-        """Warn once if the figures fall from the first epoch on, or the first is of losses that are too large."""
+        """Warn once if figures fall from the first epoch on, are of too large losses, or whole batches keep doubted."""
         if self.holdout is not None and len(self.history) == 1:
             warn_of_large_losses(self.history[0]["mean_loss"] or 0.0)
         engine = self._engine
         if not self._told_of_falling and engine.pruning.auto and engine.figures.only_falls:
             self._told_of_falling = True
             warn_of_falling()
+        if not self._told_of_batches and engine.pruning.keeps_doubted:
+            self._told_of_batches = True
+            warn_of_whole_batches(self.advice.prune, self.samples, self.batch_size)
 
     def _warn_finished(self) -> None:
         warn(

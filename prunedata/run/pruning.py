@@ -17,7 +17,7 @@ from prunedata.policies.rules import RecentLoss
 from prunedata.policies.selection import draw_holdout
 from prunedata.run.epoch import Role, read_only
 from prunedata.store.state import LABEL
-from prunedata.types import Array, Arrays, Mask, Roles
+from prunedata.types import Array, Arrays, Counts, Mask, Roles
 
 if TYPE_CHECKING:
     from prunedata.findings.advice import Advice
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Pruning"]
 
-MISSING = 0.01
-"""The share of labels that may be unknown where samples are compared with those of the same label."""
+MANY = 0.05
+"""Fewer doubted samples than this share may stay, without a warning, where epochs are rounded up to whole batches."""
 
 
 class Pruning:
@@ -66,6 +66,12 @@ class Pruning:
         """How many samples a pruned epoch leaves out (PruningNum), whole batches kept."""
         prune = self._prune if self.advice is None else min(self._prune, self.advice.prune)
         return self.trainable - count_kept(self.trainable, prune, self._batch_size)
+
+    @property
+    def keeps_doubted(self) -> bool:
+        """Whether whole batches keep all of the samples that a run was advised to leave out, if these are many."""
+        advised = 0 if self.advice is None or self.leave_out == "nothing" else min(self._prune, self.advice.prune)
+        return advised > MANY * self.trainable and not self.num_pruned
 
     @property
     def among(self) -> Mask | None:
@@ -148,11 +154,17 @@ class Pruning:
         delivered = self._samples - self.num_without
         return delivered - self.num_pruned if shortened else delivered
 
-    def advise(self, history: Sequence[Mapping[str, Any]], arrays: Arrays) -> Advice:
-        """Return advice by the finished epochs; with ``auto`` it leaves out no more than the run may."""
-        from prunedata.findings.advice import advise  # noqa: PLC0415 (only where a run is to be advised)
+    def observed(self, visits: Counts) -> Mask | None:
+        """The samples that epochs may train on and that were observed, shape (samples,); None for all."""
+        from prunedata.plan.doubts import observed  # noqa: PLC0415 (only where a run is to be advised)
 
-        losses, labels = self._losses(history, arrays)
+        return observed(visits, self.among)
+
+    def advise(self, history: Sequence[Mapping[str, Any]], arrays: Arrays, visits: Counts) -> Advice:
+        """Return advice by the finished epochs; with ``auto`` it leaves out no more than the run may."""
+        from prunedata.findings.advice import advise  # noqa: PLC0415 (as above)
+
+        losses, labels = self._losses(history, arrays, self.observed(visits))
         return advise(history, self.given, losses, labels=labels, prune=self._prune if self.auto else None)
 
     @property
@@ -160,43 +172,42 @@ class Pruning:
         """Whether it still looks for labels to doubt."""
         return self.auto and self.advice is None
 
-    def seen(self, history: Sequence[Mapping[str, Any]], arrays: Arrays, before: Arrays) -> dict[str, float]:
+    def seen(
+        self, history: Sequence[Mapping[str, Any]], arrays: Arrays, before: Arrays, visits: Counts
+    ) -> dict[str, float]:
         """Return what the record of the last epoch keeps for advice, by the arrays after it and before it."""
         from prunedata.findings.advice import newest_of, seen  # noqa: PLC0415 (only "auto" looks)
         from prunedata.plan.doubts import onset_from  # noqa: PLC0415 (as above)
 
         if len(history) < onset_from(self.given.epochs):
             return {}
-        newest, (earlier, _) = newest_of(arrays, before), self._losses(history[:-1], before)
-        newest = newest if self.among is None else newest[self.among]
-        return seen(history, self.given, *self._losses(history, arrays), before=earlier, newest=newest)
+        among = self.observed(visits)
+        newest, (earlier, _) = newest_of(arrays, before), self._losses(history[:-1], before, among)
+        newest = newest if among is None else newest[among]
+        return seen(history, self.given, *self._losses(history, arrays, among), before=earlier, newest=newest)
 
-    def _labels_in(self, arrays: Arrays) -> Array | None:
-        """The number of each sample's label, shape (samples,): as given, or as batches brought them; None if unknown.
+    def _labels_in(self, arrays: Arrays, among: Mask | None) -> Array | None:
+        from prunedata.plan.doubts import known_labels  # noqa: PLC0415 (as above)
 
-        Few may be missing, as of samples whose batches were left out: they are compared with each other.
-        """
-        seen = arrays.get(LABEL)
-        if self._labels is not None or seen is None:
-            return self._labels
-        among = seen if self.among is None else seen[self.among]
-        return seen if np.count_nonzero(among == 0) <= MISSING * among.size else None
+        return known_labels(self._labels, arrays.get(LABEL), among)
 
-    def compared(self, arrays: Arrays) -> Arrays:
+    def compared(self, arrays: Arrays, among: Mask | None) -> Arrays:
         """Return the arrays for the policy: with ``auto`` each loss is compared with those of its own label."""
-        labels = self._labels_in(arrays)
-        if labels is None or not self.auto:
+        labels = self._labels_in(arrays, among) if self.auto else None
+        if labels is None:
             return arrays
         from prunedata.plan.doubts import above_own  # noqa: PLC0415 (as above)
 
         name = RecentLoss.array
-        return arrays | {name: above_own(arrays[name], labels, self.among)}
+        return arrays | {name: above_own(arrays[name], labels, among)}
 
-    def _losses(self, history: Sequence[Mapping[str, Any]], arrays: Arrays) -> tuple[Array, Array | None]:
-        """Recent losses of the samples that epochs may train on, and the numbers of their labels if known."""
+    def _losses(
+        self, history: Sequence[Mapping[str, Any]], arrays: Arrays, among: Mask | None
+    ) -> tuple[Array, Array | None]:
+        """Recent losses of the samples in ``among``, and the numbers of their labels if known."""
         from prunedata.findings.advice import losses_of  # noqa: PLC0415 (as above)
 
-        among, losses, labels = self.among, losses_of(arrays, history), self._labels_in(arrays)
+        losses, labels = losses_of(arrays, history), self._labels_in(arrays, among)
         if among is None:
             return losses, labels
         return losses[among], None if labels is None else labels[among]

@@ -285,6 +285,23 @@ def test_ids_of_any_integer_type_are_plain_ints(uid):
     assert number == 7
 
 
+def test_shares_of_workers_that_fill_no_batch_are_refused():
+    pruner = start()
+    stream = pruner.wrap(Raw(), id="uid", then=decode)
+    loader = pruner.wrap(DataLoader(stream, batch_size=60, num_workers=2, drop_last=True))
+    pruner.begin_epoch()
+    with pytest.raises(PrunedataError, match="Got none of the 103 samples of epoch 0, as each of 2 workers cuts"):
+        list(loader)
+
+
+@pytest.mark.parametrize("given", [None, [1, 2], Raw()], ids=["nothing", "a list", "a stream"])
+def test_a_call_without_the_id_names_it_and_begins_no_run(given, tmp_path):
+    pruner = Pruner(SAMPLES, CHANGING, prune=0.3) if given is None else Pruner(epochs=3, store=tmp_path / "run.zarr")
+    with pytest.raises(PrunedataError, match=r"adapters.iterable.wrap, missing a required argument: 'id'"):
+        pruner.wrap(given)
+    assert not (tmp_path / "run.zarr").exists()
+
+
 def test_outside_of_an_epoch_nothing_is_given():
     pruner = start()
     with pytest.raises(NotInEpoch):

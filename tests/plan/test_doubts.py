@@ -56,6 +56,13 @@ def test_no_label_is_doubted_on_which_the_network_is_better_than_at_first():
     assert count_doubted(averages, untaught=3.0, memorizes=True) == 20
 
 
+def test_means_beyond_float32_are_compared_without_a_warning():
+    averages = np.array([1, 3e38], np.float32)
+    for untaught, share in ((1e300, 0.0), (-1e300, 1.0)):
+        assert are_worse(averages, untaught) == share
+    assert are_turned(averages, averages, 1e300) == 0.0
+
+
 def test_the_loss_at_first_is_half_a_step_before_that_of_the_first_epoch():
     assert [loss_at_first(means) for means in ([], [2.0], [2.0, 1.0, 9.0], [-1.0, -3.0])] == [-np.inf, 2.0, 2.5, 0.0]
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from prunedata import Pruner, Schedule, advise
 from prunedata.cli.main import main
-from prunedata.errors import ForeignStore, NotInEpoch, PrunedataError
-from prunedata.findings.inspection import inspect
+from prunedata.errors import ForeignStore, NeverPrunesWarning, NotInEpoch, PrunedataError
+from prunedata.findings.inspection import advise_now, inspect
+from prunedata.findings.searched import state_of
 from prunedata.plan.onset import find_onset
 from prunedata.policies import RecentLoss
 from tests.common.programs import FEWER
@@ -408,3 +409,48 @@ def test_with_samples_left_out_for_good_advice_knows_the_others_only():
     assert run.advice.prune == advise(run.history, SCHEDULE, of_others, prune=run.prune).prune
     assert 0 < run.advice.prune < run_with().advice.prune  # of 120 wrong ones, half are left out for good
     assert run.visits[:60].max() == 0
+
+
+def rare_classes(samples, *, labels=None, given=False):
+    """A run that observes 300 samples, of two kinds of labels whose losses differ, of which 40 each are wrong."""
+    ids, kinds = np.arange(300), np.arange(300) % 2
+    options = {"labels": np.arange(samples) % 2} if given else {}
+    run = Pruner(samples, epochs=24, leave_out="weight", **options)
+    for epoch in run.epochs():
+        epoch.apply_weights()
+        run.observe(losses(ids // 2, epoch.number, 40) * (1 + kinds), ids, labels=labels)
+        run.skip(samples - 300)
+    return run
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_samples_that_no_epoch_delivers_have_no_part_in_it(given):
+    """As with a SubsetRandomSampler over a part of the data set."""
+    labels = None if given else np.arange(300) % 2
+    alone, among_others = (rare_classes(samples, labels=labels, given=given) for samples in (300, 400))
+    assert among_others.advice == alone.advice == advise_now(state_of(among_others))
+    assert among_others.advice.verdict == "prune"
+    assert "of the same label" in alone.advice.evidence[0]
+    left_out = [run.history[-1]["by_weight"] for run in (alone, among_others)]
+    assert left_out == [80, 80]
+    np.testing.assert_array_equal(alone.visits, among_others.visits[:300])
+    assert [record["apart"] for record in among_others.history[:8] if "apart" in record] == [
+        record["apart"] for record in alone.history[:8] if "apart" in record
+    ]
+
+
+def test_whole_batches_that_keep_all_doubted_samples_are_told_once():
+    run = Pruner(SAMPLES, SCHEDULE, policy="auto", batch_size=200)  # without the 120 doubted ones 280 are left
+    with pytest.warns(
+        NeverPrunesWarning, match="the 120 samples whose labels look wrong.* all 400, rounded up"
+    ) as told:
+        train(run)
+    assert [record["kept"] for record in run.history] == [SAMPLES] * 24
+    assert len(told) == 1
+
+
+def test_the_advice_of_a_store_knows_the_labels_that_batches_brought(tmp_path):
+    run = Pruner(SAMPLES, epochs=12, prune=1, policy=RecentLoss(), store=tmp_path)
+    train(run, labels=np.arange(SAMPLES) % 3, until=12)
+    assert run.advice == advise_now(state_of(tmp_path))
+    assert "of the same label" in run.advice.evidence[0]

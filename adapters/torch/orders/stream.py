@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 from prunedata.adapters.torch.orders.base import Order
 from prunedata.adapters.torch.trainers import is_accelerate
 from prunedata.counting.waiting import SharedSteps
-from prunedata.errors import LossError
+from prunedata.errors import LossError, PrunedataError
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
@@ -125,8 +125,18 @@ class StreamOrder(Order):
         self._expected[ids] = False
 
     def finish(self, delivered: int) -> None:
-        """Report the samples that ``drop_last`` may have cut: less than a batch of each worker's share."""
+        """Report the samples that ``drop_last`` may have cut: less than a batch of each worker's share.
+
+        Raises :class:`PrunedataError` if these are all: the epoch would train on nothing, and end silently.
+        """
         missing = max(0, int(np.count_nonzero(self.remaining)) - self.total_delivered(delivered))
+        knows_all = self._in_steps or self.run.group_size() == 1
+        if self.drop_last and self.whole and missing and knows_all and not self.total_delivered(delivered):
+            raise PrunedataError(
+                f"Expected at least one batch of {self.batch_size} samples in each epoch, as the loader has drop_last. "
+                f"Got none of the {missing} samples of epoch {self.delivery.epoch}, as each of {self.workers} workers "
+                "cuts its own share into batches: use drop_last=False, smaller batches, or fewer workers."
+            )
         if self._in_steps and self.uneven == "drop":
             self.delivery.left_out = missing
         elif self.drop_last:
