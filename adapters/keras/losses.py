@@ -27,7 +27,7 @@ def sample_losses(model: Any, y: Any, y_pred: Any, sample_weight: Any) -> Any:
     """Return the losses of a batch's samples, shape (n,), without the losses that layers add.
 
     With several outputs it is the sum over them, by ``loss_weights``. A loss of several values for a sample, as one a
-    step of a sequence, counts as their mean.
+    step of a sequence, counts as the mean of those that are not masked.
 
     Raises
     ------
@@ -95,6 +95,14 @@ class _OneEach:
         self.loss.reduction = None
 
     def __call__(self, y: Any, y_pred: Any, sample_weight: Any) -> Any:
+        masks = [get_keras_mask(y_pred)]
+
+        def call(y: Any, y_pred: Any) -> Any:
+            losses = type(self.loss).call(self.loss, y, y_pred)
+            masks.append(get_keras_mask(losses))
+            return losses
+
+        self.loss.call = call
         losses = self.loss(y, y_pred, sample_weight)
         rank = len(losses.shape)
         if rank == 0:
@@ -102,7 +110,14 @@ class _OneEach:
                 f"Expected a loss for each sample. Got one number from {self.loss.name}: return values of shape (n,), "
                 "which Keras averages."
             )
-        return keras.ops.mean(losses, axis=tuple(range(1, rank))) if rank > 1 else losses
+        if rank == 1:
+            return losses
+        counted, values = keras.ops.ones_like(losses), tuple(range(1, rank))
+        for mask in masks:  # Keras has made 0 of what they leave out
+            if mask is not None:
+                shape = (*keras.ops.shape(mask), *(1,) * (rank - len(mask.shape)))
+                counted *= keras.ops.cast(keras.ops.reshape(mask, shape), losses.dtype)
+        return keras.ops.sum(losses, values) / keras.ops.maximum(keras.ops.sum(counted, values), 1)
 
 
 class _Weighed:

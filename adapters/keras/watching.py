@@ -94,7 +94,7 @@ class _Fit(keras.callbacks.Callback):  # type: ignore[misc]
 
     def take_along(self, logs: Any, ids: Any, y: Any, y_pred: Any) -> Any:
         """Return what a step returns, and with it what the losses of its batch are made of; or record them at once."""
-        if isinstance(logs, dict) and all(map(_is_small, (y, y_pred))) and get_keras_mask(y_pred) is None:
+        if isinstance(logs, dict) and all(map(_is_small, (y, y_pred))):
             return {**logs, OUTPUTS: (ids, (y, keras.ops.stop_gradient(y_pred)))}
         self.observe(ids, y, y_pred)
         return logs
@@ -181,8 +181,12 @@ class _WatchedModel(PruneMixin):
         return ids, (x, *others)
 
     def _prune_record(self, ids: Any, y: Any, y_pred: Any, sample_weight: Any) -> None:
-        """Record the losses of a batch without what its samples weigh, unless outputs are taken along."""
-        if not self._prune_fit.by_metrics:
+        """Record the losses of a batch without what its samples weigh, unless outputs are taken along.
+
+        Outputs with a mask are not: on JAX they lose it on their way out of ``compute_loss``.
+        """
+        masked = any(get_keras_mask(each) is not None for each in keras.tree.flatten(y_pred))
+        if masked or not self._prune_fit.by_metrics:
             self._prune_recorder.waiting = None
             self._prune_fit.guarded(self._prune_fit.observe, ids, y, y_pred)
 

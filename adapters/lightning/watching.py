@@ -5,6 +5,7 @@ from inspect import signature
 from math import ceil
 from typing import Any
 
+from torch.utils._pytree import tree_structure, tree_unflatten
 from torch.utils.data import DataLoader, IterableDataset
 
 from prunedata.adapters.lightning.callback import DataPruning
@@ -67,10 +68,13 @@ class _Fit:
         self._loaders: list[tuple[Any, Any]] | None = None
         """While the trainer sets up its data: each of its loaders, and what it gets in its place."""
         self._pruned: tuple[Any, Any] = (None, None)
-        """The newest loader, and the one made from it that leaves samples out."""
+        """A loader, and the one made from it that leaves samples out."""
+        self._newest: Any = None
+        """The newest loader."""
         self._with_ids = False
         self._ids: SomeIds | None = None
         self._progress = trainer.fit_loop.epoch_loop.batch_progress
+        self._callbacks = list(trainer.callbacks)
 
     def begin(self) -> None:
         """Let the trainer call us: where it takes a loader, a batch, a step, and an epoch."""
@@ -92,15 +96,17 @@ class _Fit:
 
         def take_batch(batch: Any, dataloader_idx: int = 0) -> Any:
             if self._with_ids and trainer.training:
-                self._ids, batch = batch
+                form = tree_structure(trainer.train_dataloader)  # one loader may come in a list or a dict
+                ((self._ids, batch),) = form.flatten_up_to(batch)
+                batch = tree_unflatten([batch], form)
             return own_batch(batch, dataloader_idx)
 
         def training_step(*args: Any, **options: Any) -> Any:
             ids, self._ids = self._ids, None
-            if epochs.stopped or ids is None:
+            if epochs.stopped or ids is None or self._tries():
                 return own_step(*args, **options)
             if not self._leaves_out:
-                epochs.guarded(epochs.open)  # here, as all processes come to this point
+                epochs.guarded(self._open)  # here, as all processes come to this point
             with Captured() as captured:
                 result = own_step(*args, **options)
             self._observe(ids, captured, result.get("loss") if isinstance(result, dict) else result)
@@ -120,6 +126,9 @@ class _Fit:
 
     def _observe(self, ids: SomeIds, captured: Captured, returned: Any) -> None:
         """Record the losses of a training step that returned this one."""
+        if returned is None and self._model.automatic_optimization:  # Lightning does not train on this batch
+            self._epochs.none = "its training_step returns no loss"
+            return
         if not self._leaves_out:
             self._epochs.guarded(lambda: self._epochs.record_captured(ids, captured, returned))
             if self._progress.is_last_batch:
@@ -156,7 +165,7 @@ class _Fit:
         return like
 
     def _join(self, loader: Any) -> None:
-        """Begin a run over the samples of a loader, or go on with it."""
+        """Take the samples of a loader for those of the run."""
         if isinstance(loader, PrunedLoader):
             raise PrunedataError("the script prunes by itself")
         if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
@@ -164,24 +173,39 @@ class _Fit:
                 f"it trains on {type(loader).__name__}, whose samples have no places: train on a DataLoader over a "
                 "data set with a length, or wrap the stream in the script"
             )
-        trainer, dataset = self._trainer, loader.dataset
-        samples = len(dataset)  # type: ignore[arg-type]
-        begins = self._pruner is None
+        samples = len(loader.dataset)  # type: ignore[arg-type]
+        if self._pruner is not None and samples != self._pruner.samples:
+            raise PrunedataError("the loader is another in a later epoch")
+        self._newest = loader
+        if self._leaves_out and loader is not self._pruned[0]:
+            begins, pruner = self._pruner is None, self._run()
+            self._pruned = loader, wrap(loader, pruner, with_ids=True)
+            if begins:
+                callback = _Unsaved(pruner)
+                callback.setup(self._trainer, self._model, "fit")
+                self._epochs.added(self._trainer.callbacks, callback)
+
+    def _run(self) -> Pruner:
+        """Return the run, which begins with the first samples that are no tuner's."""
         if self._pruner is None:
+            trainer, loader = self._trainer, self._newest
             epochs = trainer.max_epochs if trainer.max_epochs and trainer.max_epochs > 0 else LONG
             if trainer.max_steps > 0:
                 epochs = min(epochs, ceil(trainer.max_steps * trainer.accumulate_grad_batches / max(1, len(loader))))
             self._pruner = self._epochs.begin(
-                samples, epochs, rank=trainer.global_rank, dataset=dataset, selected=dataset, by="delivery"
-            )
-        elif samples != self._pruner.samples:
-            raise PrunedataError("the loader is another in a later epoch")
-        if self._leaves_out and loader is not self._pruned[0]:
-            self._pruned = loader, wrap(loader, self._pruner, with_ids=True)
-            if begins:
-                callback = _Unsaved(self._pruner)
-                callback.setup(trainer, self._model, "fit")
-                self._epochs.added(trainer.callbacks, callback)
+                len(loader.dataset), epochs, rank=trainer.global_rank, dataset=loader.dataset, selected=loader.dataset,
+                by="delivery",
+            )  # fmt: skip
+        return self._pruner
+
+    def _open(self) -> None:
+        """Open an epoch, if none is open."""
+        self._run()
+        self._epochs.open()
+
+    def _tries(self) -> bool:
+        """Whether a tuner of Lightning's trains: it takes all callbacks away, and restores a checkpoint afterwards."""
+        return bool(self._callbacks) and not any(one in self._trainer.callbacks for one in self._callbacks)
 
 
 class _Unsaved(DataPruning):

@@ -1,7 +1,8 @@
 """Get the losses of single samples from the loss functions of PyTorch that a training step calls anyway."""
 
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
+from inspect import signature
 from typing import Any
 
 import torch
@@ -25,6 +26,8 @@ FUNCTIONS = (
     "gaussian_nll_loss",
 )
 """The loss functions of ``torch.nn.functional``, which the modules of ``torch.nn`` call too."""
+REPLACED = ("weight", "reduction", "reduce", "size_average")
+"""Their arguments that the losses of single samples are computed without."""
 IGNORE_INDEX = -100
 """PyTorch's default for targets without a label."""
 
@@ -76,31 +79,32 @@ class Captured:
 
     def take(self, own: Callable[..., Any], result: torch.Tensor, args: Any, options: dict[str, Any]) -> None:
         """Add a call. Small inputs are copied, for later; with large ones the losses are computed at once."""
-        given = args[:2]
-        if len(given) < 2:
-            options = dict(options)
-            given = (*given, *[options.pop(name) for name in ("input", "target")[len(args) :]])
-        losses_of = _Losses(own, args[2:], options)
-        if all(isinstance(each, torch.Tensor) and each.ndim and each.numel() <= SMALL for each in given):
-            self._calls.append((result, losses_of, tuple([each.detach().clone() for each in given])))
+        if len(args) != 2:
+            options = {**dict(zip(_names(own), args, strict=False)), **options}
+            if not {"input", "target"} <= options.keys():
+                return  # another signature, of a function of the user's
+            args = options.pop("input"), options.pop("target")
+        losses_of = _Losses(own, options)
+        if all(isinstance(each, torch.Tensor) and each.ndim and each.numel() <= SMALL for each in args):
+            self._calls.append((result, losses_of, tuple(map(_copied, args))))
         else:
             with torch.no_grad():
-                self._calls.append((result, None, losses_of.each(*given)))
+                self._calls.append((result, None, losses_of.each(*args)))
 
 
 class _Losses:
-    """A loss function with all its arguments but input and target."""
+    """A loss function with all its arguments but input and target, by their names."""
 
-    def __init__(self, own: Callable[..., Any], more: tuple[Any, ...], options: dict[str, Any]) -> None:
-        self.own, self._more, self._options = own, more, options
+    def __init__(self, own: Callable[..., Any], options: dict[str, Any]) -> None:
+        self.own, self._options = own, options
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _Losses) or (self.own, self._options.keys()) != (other.own, other._options.keys()):
             return False
-        ours, theirs = ((*each._more, *each._options.values()) for each in (self, other))
-        return len(ours) == len(theirs) and all(
+        pairs = [(value, other._options[name]) for name, value in self._options.items()]
+        return all(
             one is two or not (isinstance(one, torch.Tensor) or isinstance(two, torch.Tensor) or one != two)
-            for one, two in zip(ours, theirs, strict=True)
+            for one, two in pairs
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -109,7 +113,7 @@ class _Losses:
     def is_row_by_row(self) -> bool:
         """Whether no other argument has a part for each sample."""
         others = [value for name, value in self._options.items() if name not in ("weight", "pos_weight")]
-        return not any(isinstance(value, torch.Tensor) for value in (*self._more, *others))
+        return not any(isinstance(value, torch.Tensor) for value in others)
 
     def __call__(self, *given: torch.Tensor) -> tuple[Any, None]:
         """Return one loss for each row, and no logits."""
@@ -117,13 +121,23 @@ class _Losses:
 
     def each(self, *given: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return all losses without class weights, and a mask of those that belong to a label."""
-        options = {**self._options, "reduction": "none"}
-        if options.get("weight") is not None:
-            options["weight"] = None
-        losses, target = self.own(*given, *self._more, **options), given[1]
+        options = {name: value for name, value in self._options.items() if name not in REPLACED}
+        losses, target = self.own(*given, **options, reduction="none"), given[1]
         if isinstance(target, torch.Tensor) and not target.is_floating_point() and target.shape == losses.shape:
             return losses, target != options.get("ignore_index", IGNORE_INDEX)
         return losses, None
+
+
+@cache
+def _names(own: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of a function's arguments."""
+    return tuple(signature(own).parameters)
+
+
+def _copied(given: torch.Tensor) -> torch.Tensor:
+    """Return a copy, with which losses are computed as autocast does: its numbers of 16 bits would round them."""
+    narrow = given.dtype in (torch.float16, torch.bfloat16)
+    return given.detach().to(torch.float32 if narrow else given.dtype, copy=True)
 
 
 def _by_sample(losses: torch.Tensor, mask: torch.Tensor | None, samples: int) -> torch.Tensor | None:

@@ -158,7 +158,7 @@ class WatchedEpochs:
         if complete or not self._together():
             self.end()
         if self._run is not None:
-            if self.none and not self.stopped and not self._run.pruner.history:
+            if self.none and not self.stopped and not self._run.pruner.visits.any():
                 self._session.say(f"nothing was recorded: {self.none}")
             self._run.keep_previews(drawing_alike())
 

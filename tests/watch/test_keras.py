@@ -115,6 +115,34 @@ def test_losses_are_those_of_a_loop_written_by_hand(backend, tmp_path, monkeypat
     same_by_hand(tmp_path, script, BY_HAND)
 
 
+STEPS = """
+import keras, numpy as np
+
+keras.utils.set_random_seed(0)
+random, own = np.random.default_rng(0), np.arange(6) < np.arange(40)[:, None] % 6 + 1
+words, labels = np.where(own, random.integers(1, 9, (40, 6)), 0), random.integers(0, 3, (40, 6))
+inputs = keras.Input((6,))
+hidden = keras.layers.Embedding(9, 4, mask_zero=MASKED)(inputs)
+model = keras.Model(inputs, keras.layers.Dense(3, "softmax")(hidden))
+loss = keras.losses.SparseCategoricalCrossentropy(ignore_class=None if MASKED else -1)
+model.compile(keras.optimizers.SGD(0.0), loss)
+said = np.take_along_axis(model.predict(words, verbose=0), labels[..., None], 2)[..., 0]
+losses = (-np.log(said) * own).sum(1) / own.sum(1)
+np.save("expected.npy", losses - losses.reshape(5, 8).mean(1).repeat(8))
+model.fit(words, labels if MASKED else np.where(own, labels, -1), batch_size=8, shuffle=False, verbose=0)
+"""
+
+
+@pytest.mark.parametrize(("backend", "masked"), [*((each, True) for each in BACKENDS), ("torch", False)])
+def test_the_loss_of_a_sequence_is_the_mean_over_its_own_steps(backend, masked, tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", backend)
+    (tmp_path / "train.py").write_text(f"MASKED = {masked}\n{STEPS}")
+    done = watched("train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = read_run(tmp_path / "train.zarr").state.mean_excess
+    np.testing.assert_allclose(found, np.load(tmp_path / "expected.npy"), rtol=1e-6, atol=1e-6)
+
+
 WITH_ADAPTER = """
 import tensorflow as tf
 from prunedata import Pruner

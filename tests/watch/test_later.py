@@ -98,6 +98,25 @@ def test_no_device_is_waited_for():
     undo()
 
 
+@pytest.mark.filterwarnings("ignore:size_average and reduce args will be deprecated")
+@pytest.mark.parametrize(("args", "options"), [
+    ((), {"weight": torch.tensor([1.0, 2, 3])}),
+    ((torch.tensor([1.0, 2, 3]),), {"label_smoothing": 0.0}),
+    ((None, False), {}),
+    ((None, None, -100, None, "sum"), {}),
+])  # fmt: skip
+def test_losses_have_all_their_bits_and_no_weights_however_a_function_is_called(args, options):
+    scores, labels = torch.rand(4, 3, dtype=torch.bfloat16, requires_grad=True), torch.tensor([0, 1, 2, 0])
+    expected = F.cross_entropy(scores.detach().float(), labels, reduction="none")
+    undo = watch_functions()
+    with Captured() as captured, torch.autocast("cpu"):
+        loss = F.cross_entropy(scores, labels, *args, **options)
+    undo()
+    assert torch.equal(captured.losses(loss, 4), expected)
+    losses_of, parts = captured.later(loss, 4)
+    assert torch.equal(losses_of(*parts)[0], expected)
+
+
 def test_a_training_within_another_takes_no_loss_twice_and_none_of_the_others():
     own, scores = torch.nn.functional.cross_entropy, torch.rand(4, 3, requires_grad=True)
     labels = torch.tensor([0, 1, 2, 0])

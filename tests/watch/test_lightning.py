@@ -78,26 +78,36 @@ def test_weights_are_the_unwatched_ones_and_the_rows_those_of_the_users_data(giv
 
 
 def test_losses_are_those_of_a_loop_written_by_hand(tmp_path):
-    """One epoch in the order of the rows, without dropout: the excess of each sample over the mean of its batch."""
-    own = script(options="max_epochs=1", more=BEGIN)
-    own = own.replace("shuffle=True", "shuffle=False").replace(
-        "label_smoothing=0.1", "weight=torch.tensor([1.0, 2, 3])"
-    )
+    """One epoch in the order of the rows, without dropout: the excess of each sample over the mean of its batch.
+
+    A tuner trains before, of which nothing is recorded, a step returns None, and the one loader is in a dict.
+    """
+    tuner = "pl.callbacks.LearningRateFinder(num_training_steps=20, update_attr=False)"
+    step = "None if batch_idx == 3 else F.cross_entropy(self.layers(points), labels, torch.tensor([1.0, 2, 3]))"
+    loader = "DataLoader(train, batch_size=16, shuffle={}, num_workers=0)"
+    own = script(options=f"max_epochs=1, callbacks=[{tuner}]", step=step, more=BEGIN)
+    own = own.replace(loader.format(True), f"{{'one': {loader.format(False)}}}")
+    own = own.replace("labels = batch\n", "labels = batch['one']\n")
     done, same = run_both(tmp_path, own + "torch.save([train[n] for n in range(200)], 'rows.pt')\n")
     assert same, done.stderr
+    assert "watched" not in done.stderr.replace("prunedata watch", ""), done.stderr
+    assert [path.name for path in tmp_path.glob("*.zarr")] == ["train.zarr"]
     layers = torch.nn.Sequential(torch.nn.Linear(3, 16), torch.nn.Identity(), torch.nn.ReLU(), torch.nn.Linear(16, 3))
     begin = {name.removeprefix("layers."): value for name, value in torch.load(tmp_path / "begin.pt").items()}
     layers.load_state_dict({name: value for name, value in begin.items() if name[0].isdigit()})
-    optimizer, rows, expected = torch.optim.Adam(layers.parameters(), 0.02), torch.load(tmp_path / "rows.pt"), []
-    for at in range(0, 200, 16):
+    optimizer, rows = torch.optim.Adam(layers.parameters(), 0.02), torch.load(tmp_path / "rows.pt")
+    expected = [0.0] * 200
+    for at in (at for at in range(0, 200, 16) if at != 3 * 16):
         points, labels = map(torch.stack, zip(*rows[at : at + 16], strict=True))
         losses = torch.nn.functional.cross_entropy(layers(points), labels, reduction="none")
         weights = torch.tensor([1.0, 2, 3])[labels]
-        expected += (losses - losses.mean()).tolist()
+        expected[at : at + 16] = (losses - losses.mean()).tolist()
         optimizer.zero_grad()
         ((losses * weights).sum() / weights.sum()).backward()
         optimizer.step()
-    np.testing.assert_allclose(read_run(tmp_path / "train.zarr").state.mean_excess, expected, rtol=1e-6, atol=1e-6)
+    run = read_run(tmp_path / "train.zarr").state
+    np.testing.assert_array_equal(run.visits, np.arange(200) // 16 != 3)
+    np.testing.assert_allclose(run.mean_excess, expected, rtol=1e-6, atol=1e-6)
 
 
 FETCHES = script(options="max_epochs=1").replace("batch, batch_idx", "dataloader_iter", 1)
