@@ -236,9 +236,11 @@ class Later(Waiting):
     """
 
     def __init__(self, record: Callable[[SomeIds, torch.Tensor, Any, list[int]], None]) -> None:
-        def compute(ids: list[SomeIds], parts: Iterable[Any], losses_of: Callable[..., Any], sizes: list[int]) -> None:
+        def compute(ids: list[SomeIds], groups: list[Any], sizes: list[int]) -> None:
             with torch.no_grad():
-                losses, logits = losses_of(*map(torch.cat, parts))
-                record(np.concatenate(ids), losses, logits, sizes)
+                found = [losses_of(*map(torch.cat, zip(*parts, strict=True))) for losses_of, parts in groups]
+                losses, logits = zip(*found, strict=True)
+                known = all(each is not None for each in logits)
+                record(np.concatenate(ids), torch.cat(losses), torch.cat(logits) if known else None, sizes)
 
         super().__init__(compute, lambda parts: [(part.shape[1:], part.dtype, part.device) for part in parts])
