@@ -59,9 +59,10 @@ class Waiting:
         """
         alike, size = (losses_of, self._kind_of(parts)), len(ids)
         full = len(self._ids) >= self.batches or self._room < 0
-        if not self._open and (full or alike != self._alike):
+        differs = alike != self._alike
+        if not self._open and (full or differs):
             self.flush()
-        if alike != self._alike:
+        if differs or not self._groups:
             self._groups.append((losses_of, []))
             self._alike, self._of_sample = alike, sum(prod(part.shape[1:]) for part in parts)
         self._ids.append(ids)

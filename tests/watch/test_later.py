@@ -189,6 +189,13 @@ def test_the_batches_of_a_step_are_one_where_some_are_large(tmp_path, monkeypatc
     assert sizes == [48] * 4
 
 
+def test_labels_that_no_column_has_are_those_of_the_batches_where_samples_are_left_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("PRUNEDATA_WATCH_OPTIONS", "leave-out")
+    trainer = train(4, tmp_path, monkeypatch, watched=True)
+    assert trainer.pruner.leave_out == "weight"
+    assert trainer.pruner.arrays["label"].tolist() == [2 + row["labels"] for row in trainer.train_dataset]
+
+
 @pytest.mark.slow
 def test_a_watched_step_looks_at_no_number_that_an_unwatched_one_does_not(tmp_path, monkeypatch):
     added = [
