@@ -9,7 +9,7 @@ from jax.experimental import io_callback
 
 from prunedata.adapters.keras.recorders import StepRecorder, two_likeliest, weights_in
 from prunedata.counting import guess
-from prunedata.counting.batches import NO_NUMBER, NOTHING
+from prunedata.counting.batches import NOTHING
 from prunedata.errors import LossError
 from prunedata.run.pruner import Pruner
 from prunedata.types import Array, SomeIds
@@ -62,8 +62,6 @@ class JaxRecorder(StepRecorder):
         """Observe batches of so many samples each, outside of a step."""
         self._handed_over += len(ids)
         guesses, classes = (None, None) if logits is None else guess.two_likeliest(logits)
-        if guesses is not None:
-            guesses[guesses == NO_NUMBER] = NOTHING
         self._pruner.record(np.asarray(losses), ids, sizes, guesses, classes=classes)
 
     @staticmethod

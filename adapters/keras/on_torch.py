@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from prunedata.adapters.keras.recorders import StepRecorder, weights_in
-from prunedata.adapters.torch.losses import Block, Recorder, finite
+from prunedata.adapters.torch.losses import Block, Recorder
 from prunedata.run.pruner import Pruner
 
 __all__ = ["TorchRecorder"]
@@ -18,7 +18,6 @@ class TorchRecorder(StepRecorder):
     def __init__(self, pruner: Pruner) -> None:
         super().__init__(pruner)
         self._losses = Recorder(pruner)
-        self._losses.passes_nan = True
 
     def held_back(self) -> Iterator[Block]:
         """Hand over the losses that are on a device."""
@@ -43,9 +42,9 @@ class TorchRecorder(StepRecorder):
         self._losses.add(ids.cpu().numpy(), losses, logits)
 
     def add_many(self, ids: Any, losses: Any, logits: Any, sizes: Sequence[int]) -> None:
-        """Observe batches of so many samples each; where a loss is no number, with the mean of its batch."""
+        """Observe batches of so many samples each."""
         self._handed_over += len(ids)
-        self._losses.add(ids.cpu().numpy(), finite(losses, sizes), logits, sizes)
+        self._losses.add(ids.cpu().numpy(), losses, logits, sizes)
 
     @staticmethod
     def joined(parts: Sequence[Any]) -> Any:

@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from prunedata.counting.batches import NOTHING
+from prunedata.counting.batches import NO_NUMBER
 from prunedata.counting.guess import MOST_CLASSES, classes_in
 from prunedata.errors import PrunedataError
 from prunedata.run.adapter import Adapter
@@ -79,4 +79,4 @@ def two_likeliest(logits: Any) -> tuple[Any, int]:
         logits = keras.ops.stack([keras.ops.zeros_like(logits), logits], axis=1)
     both = keras.ops.cast(keras.ops.top_k(logits, 2)[1], "int32")
     unknown = keras.ops.any(keras.ops.isnan(logits), axis=1)
-    return keras.ops.where(unknown, NOTHING, both[:, 0] * MOST_CLASSES + both[:, 1]), classes
+    return keras.ops.where(unknown, NO_NUMBER, both[:, 0] * MOST_CLASSES + both[:, 1]), classes

@@ -110,10 +110,10 @@ class _Fit(keras.callbacks.Callback):  # type: ignore[misc]
         except Exception as error:
             self.stop(error)
 
-    def _record(self, ids: Any, parts: Any, losses_of: Any, sizes: list[int]) -> None:
+    def _record(self, ids: Any, groups: Any, sizes: list[int]) -> None:
         """Record the losses of batches that have waited."""
-        joined = self.recorder.joined
-        self.recorder.add_many(joined(ids), *losses_of(*map(joined, parts)), sizes)
+        joined, ((losses_of, parts),) = self.recorder.joined, groups  # each batch is a step of its own
+        self.recorder.add_many(joined(ids), *losses_of(*map(joined, zip(*parts, strict=True))), sizes)
 
     def guarded(self, do: Callable[..., object], *given: Any) -> None:
         """Call a function, and stop if it raises."""

@@ -1,7 +1,6 @@
 """Pass the losses of a batch from a Tensor, on the host or on a device, to the pruner."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from math import isfinite
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +13,7 @@ from prunedata.errors import LossError
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
-__all__ = ["SMALL", "Block", "DeviceBuffer", "Later", "Recorder", "finite", "fits", "two_likeliest"]
+__all__ = ["SMALL", "Block", "DeviceBuffer", "Later", "Recorder", "fits", "two_likeliest"]
 
 Block = tuple[Any, ...]
 """Ids and losses, batch after batch, the sizes of the batches, and if logits came what these say."""
@@ -23,22 +22,6 @@ Block = tuple[Any, ...]
 def fits(ids: SomeIds, losses: Any) -> bool:
     """Return whether losses are a Tensor with one number for each sample. If not, :meth:`Recorder.add` says why."""
     return isinstance(losses, torch.Tensor) and not losses.is_nested and losses.shape == (len(ids),)
-
-
-def finite(losses: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
-    """Return losses of batches, shape (n,), with the mean of its batch in the place of each that is no number.
-
-    So such a sample is neither suspect nor clean by this batch, and nothing waits for the device. ``sizes`` are those
-    of the batches.
-    """
-    if losses.is_cpu and isfinite(float(losses.sum())):
-        return losses
-    fine = torch.isfinite(losses)
-    batch = torch.from_numpy(np.repeat(np.arange(len(sizes)), sizes)).to(losses.device)
-    sums, counts = (losses.new_zeros(len(sizes)) for _ in range(2))
-    sums.index_add_(0, batch, torch.where(fine, losses, 0))
-    counts.index_add_(0, batch, fine.to(losses.dtype))
-    return torch.where(fine, losses, (sums / counts.clamp(min=1))[batch])
 
 
 class Recorder:
@@ -50,13 +33,10 @@ class Recorder:
         Losses that stay on a device before they are copied to the host together.
     buffers_all : bool
         Whether losses on the host go through such a buffer, too: tests use it where there is no device.
-    passes_nan : bool
-        Whether logits with a NaN are ignored. Otherwise their batch is an error.
     """
 
     capacity: ClassVar[int] = 1 << 16
     buffers_all: ClassVar[bool] = False
-    passes_nan = False
 
     def __init__(self, pruner: Pruner) -> None:
         self.pruner = pruner
@@ -104,7 +84,7 @@ class Recorder:
                 f"{len(guesses)} on {guesses.device}: give the rows that the losses are of."
             )
         self.pruner.expect_classes(classes)
-        return guesses.masked_fill(guesses == NO_NUMBER, NOTHING) if self.passes_nan else guesses
+        return guesses
 
     def held_back(self) -> Iterator[Block]:
         """Hand over all losses that are on the device."""
@@ -256,9 +236,11 @@ class Later(Waiting):
     """
 
     def __init__(self, record: Callable[[SomeIds, torch.Tensor, Any, list[int]], None]) -> None:
-        def compute(ids: list[SomeIds], parts: Iterable[Any], losses_of: Callable[..., Any], sizes: list[int]) -> None:
+        def compute(ids: list[SomeIds], groups: list[Any], sizes: list[int]) -> None:
             with torch.no_grad():
-                losses, logits = losses_of(*map(torch.cat, parts))
-                record(np.concatenate(ids), finite(losses, sizes), logits, sizes)
+                found = [losses_of(*map(torch.cat, zip(*parts, strict=True))) for losses_of, parts in groups]
+                losses, logits = zip(*found, strict=True)
+                known = all(each is not None for each in logits)
+                record(np.concatenate(ids), torch.cat(losses), torch.cat(logits) if known else None, sizes)
 
         super().__init__(compute, lambda parts: [(part.shape[1:], part.dtype, part.device) for part in parts])

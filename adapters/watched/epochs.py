@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from prunedata.adapters.torch.captured import Captured
-from prunedata.adapters.torch.losses import Later, finite
+from prunedata.adapters.torch.losses import Later
 from prunedata.adapters.torch.ranks import gather_numbers
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.adapters.torch.seeds import drawing_alike
@@ -62,8 +62,6 @@ class WatchedEpochs:
         self._run.rows = self._run.rows if rows is None else rows
         pruner: Pruner = self._run.pruner
         self._torch = pruner.attach(TorchRun(pruner))
-        # As finite() does for losses: float16 overflows in some steps.
-        self._torch.recorder.passes_nan = pruner.leave_out == "nothing"
         return pruner
 
     def patch(self, owner: Any, name: str, function: Any) -> None:
@@ -115,7 +113,7 @@ class WatchedEpochs:
         if losses is None:
             raise PrunedataError("its step calls no loss function of PyTorch's that has a loss for each sample")
         self.open()
-        self._take(ids, finite(losses, [len(ids)]), None, [len(ids)])
+        self._take(ids, losses, None, [len(ids)])
 
     def record_captured(self, ids: SomeIds, captured: Captured, returned: Any) -> None:
         """Record a batch's losses from those of a step that returned this loss; many batches together if possible."""

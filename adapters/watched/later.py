@@ -1,6 +1,6 @@
 """Batches of a watched training that wait until the losses of many are computed together, in any framework."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -8,7 +8,7 @@ __all__ = ["SMALL", "Waiting", "shapes_of"]
 
 SMALL = 1 << 18
 """Numbers that may wait: of a batch, and of all batches together where no step is in its middle."""
-Compute = Callable[[list[Any], Iterable[tuple[Any, ...]], Callable[..., Any], list[int]], None]
+Compute = Callable[[list[Any], list[tuple[Callable[..., Any], list[tuple[Any, ...]]]], list[int]], None]
 
 
 def shapes_of(parts: tuple[Any, ...]) -> list[Any]:
@@ -22,9 +22,10 @@ class Waiting:
     Parameters
     ----------
     compute : callable
-        Called as ``compute(ids, parts, losses_of, sizes)`` to join batches and to record their losses: with the ids of
-        each batch that was added, an iterable of the first parts of all batches, then of their second ones, and the
-        number of samples of each batch, in which all that a step added is one.
+        Called as ``compute(ids, groups, sizes)`` to join batches and to record their losses: with the ids of each batch
+        that was added; with ``losses_of`` and the parts of all batches, in groups of equal ones, of which there are
+        several only where those of a step differ; and with the number of samples of each batch, in which all that a
+        step added is one.
     kind_of : callable
         ``kind_of(parts)`` returns what must be equal of batches that are joined.
     """
@@ -38,7 +39,7 @@ class Waiting:
 
     def _forget(self) -> None:
         self._ids: list[Any] = []
-        self._parts: list[tuple[Any, ...]] = []
+        self._groups: list[tuple[Callable[..., Any], list[tuple[Any, ...]]]] = []
         self._sizes: list[int] = []
         self._alike: Any = None
         self._of_sample, self._room, self._open = 0, SMALL, False
@@ -58,11 +59,14 @@ class Waiting:
         """
         alike, size = (losses_of, self._kind_of(parts)), len(ids)
         full = len(self._ids) >= self.batches or self._room < 0
-        if alike != self._alike or (full and not self._open):
+        differs = alike != self._alike
+        if not self._open and (full or differs):
             self.flush()
+        if differs or not self._groups:
+            self._groups.append((losses_of, []))
             self._alike, self._of_sample = alike, sum(prod(part.shape[1:]) for part in parts)
         self._ids.append(ids)
-        self._parts.append(parts)
+        self._groups[-1][1].append(parts)
         self._room -= size * self._of_sample
         if self._open:
             self._sizes[-1] += size
@@ -77,6 +81,6 @@ class Waiting:
         """Compute and record the losses of the waiting batches."""
         if not self._ids:
             return
-        ids, parts, sizes, losses_of = self._ids, self._parts, self._sizes, self._alike[0]
+        ids, groups, sizes = self._ids, self._groups, self._sizes
         self._forget()
-        self._compute(ids, zip(*parts, strict=True), losses_of, sizes)
+        self._compute(ids, groups, sizes)

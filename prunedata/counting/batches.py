@@ -17,6 +17,7 @@ __all__ = [
     "Taken",
     "bad_batches",
     "complaint",
+    "filled",
     "plain_ids",
     "plain_losses",
     "rounds",
@@ -84,6 +85,18 @@ def bad_batches(batches: Batches, samples: int) -> npt.NDArray[np.bool_]:
 
 def _unknown(ids: Ids, samples: int) -> npt.NDArray[np.bool_]:
     return (ids < 0) | (ids >= samples)
+
+
+def filled(losses: Recorded, sizes: Sizes) -> Recorded:
+    """Return the losses of batches, shape (n,), with the mean of its batch in the place of each that is no number.
+
+    So such a sample is neither suspect nor clean by this batch. A batch without any number is 0.
+    """
+    fine, batch = np.isfinite(losses), np.repeat(np.arange(len(sizes)), sizes)
+    means = np.bincount(batch, np.where(fine, losses, 0)) / np.maximum(np.bincount(batch, fine), 1)
+    found: Recorded = losses.copy()
+    found[~fine] = means[batch[~fine]]
+    return found
 
 
 def complaint(batches: Batches, first: int, samples: int) -> str:

@@ -9,7 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from prunedata.counting.batches import NOTHING, Batches, Taken, bad_batches, complaint, plain_ids, plain_losses
+from prunedata.counting.batches import (
+    NO_NUMBER,
+    NOTHING,
+    Batches,
+    Taken,
+    bad_batches,
+    complaint,
+    filled,
+    plain_ids,
+    plain_losses,
+)
 from prunedata.counting.counts import batch_means
 from prunedata.errors import LossError
 from prunedata.types import Guesses, Ids, Means, Recorded, Sizes
@@ -27,6 +37,8 @@ class LossBuffer:
         self.samples = samples
         self.batches = 0
         """Batches taken out in this epoch."""
+        self.passes_nan = False
+        """Whether a loss that is no number counts as the mean of its batch, and logits with a NaN as none."""
         self._ids = np.empty(CAPACITY, dtype=np.int64)
         self._narrow = np.empty(CAPACITY, dtype=np.float32)
         self._wide = np.empty(CAPACITY, dtype=np.float64)
@@ -138,7 +150,13 @@ class LossBuffer:
 
     def _checked(self, ids: Ids, losses: Recorded, sizes: Sizes, guesses: Any) -> Taken:
         first, self.batches = self.batches, self.batches + len(sizes)
-        batches = Batches(ids, losses, sizes, self._means(losses, sizes), guesses)
+        means = self._means(losses, sizes)
+        if self.passes_nan:
+            guesses = None if guesses is None else np.where(guesses == NO_NUMBER, NOTHING, guesses)
+            if not np.isfinite(means).all():
+                losses = filled(losses, sizes)
+                means = self._means(losses, sizes)
+        batches = Batches(ids, losses, sizes, means, guesses)
         bad = bad_batches(batches, self.samples)
         if not bad.any():
             return Taken(batches, "")

@@ -562,6 +562,14 @@ class Pruner:
         """Raise :class:`LossError` unless this run has so many classes; for adapters."""
         self._engine.ledger.arrays.guess.check(classes)
 
+    def pass_nan(self) -> None:
+        """Raise no error for losses and logits that are no numbers; for adapters that only watch.
+
+        Such a loss counts as the mean of its batch, so that its sample is neither suspect nor clean by it, and such
+        logits say nothing.
+        """
+        self._engine.buffer.passes_nan = True
+
     def end_epoch(self) -> None:
         """Close the open epoch and commit it.
 

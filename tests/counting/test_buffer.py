@@ -125,6 +125,28 @@ def test_every_good_batch_is_worked_on_once_and_every_bad_one_is_named(stream, c
         assert log.batches == good  # in order
 
 
+LOSSES = st.lists(st.floats(width=32, min_value=-100, max_value=100) | st.sampled_from([np.nan, np.inf, -np.inf]),
+                  min_size=1, max_size=9)  # fmt: skip
+
+
+@given(st.lists(LOSSES, min_size=1, max_size=5), st.booleans(), st.sampled_from([np.float32, np.float64]))
+def test_a_loss_that_is_no_number_counts_as_the_mean_of_the_others_where_it_is_no_error(batches, together, kind):
+    log = Log()
+    log.buffer.passes_nan = True
+    ids, batches = [np.arange(len(batch)) for batch in batches], [np.array(batch, kind) for batch in batches]
+    if together:
+        log.record_all(log.buffer.put(np.concatenate(ids), np.concatenate(batches), [len(one) for one in ids]))
+    else:
+        for each in zip(ids, batches, strict=True):
+            log.add(*each)
+        log.flush()
+    for (_, found), losses in zip(log.batches, batches, strict=True):
+        fine = np.isfinite(losses)
+        assert np.array(found)[fine].tolist() == losses[fine].tolist()
+        expected = losses[fine].astype(np.float64).mean() if fine.any() else 0
+        np.testing.assert_allclose(np.array(found)[~fine], expected, rtol=1e-5, atol=1e-5)
+
+
 def test_what_waits_is_a_copy():
     log = Log()
     ids, losses = np.arange(4), np.arange(4.0)

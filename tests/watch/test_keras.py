@@ -143,6 +143,28 @@ def test_the_loss_of_a_sequence_is_the_mean_over_its_own_steps(backend, masked, 
     np.testing.assert_allclose(found, np.load(tmp_path / "expected.npy"), rtol=1e-6, atol=1e-6)
 
 
+INFINITE = """
+labels = labels.astype("float32")
+labels[7] = np.inf
+model = keras.Model(inputs, keras.layers.Dense(1)(hidden))
+"""
+"""With the loss "mae" the gradient of an infinite loss is a number."""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_loss_that_is_no_number_makes_its_sample_neither_suspect_nor_clean(backend, tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", backend)
+    (tmp_path / "train.py").write_text(fits(model=INFINITE, loss="'mae'"))
+    done = watched("train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "watched no longer" not in done.stderr
+    assert torch.isfinite(torch.load(tmp_path / "weights.pt")).all()
+    run = read_run(tmp_path / "train.zarr").state
+    assert (run.visits == 6).all()
+    assert run.mean_excess[7] == pytest.approx(0, abs=1e-6)
+    assert np.count_nonzero(abs(run.mean_excess) > 1e-6) == 239
+
+
 WITH_ADAPTER = """
 import tensorflow as tf
 from prunedata import Pruner

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from prunedata.adapters.torch.captured import Captured, watch_functions
-from prunedata.adapters.torch.losses import Later, two_likeliest
+from prunedata.adapters.torch.losses import SMALL, Later, Recorder, two_likeliest
 
 
 class Recorded:
@@ -30,18 +30,22 @@ def cross_entropy(logits, labels):
     return F.cross_entropy(logits, labels, reduction="none"), logits
 
 
+def losses_alone(logits, labels):
+    return cross_entropy(logits, labels)[0], None
+
+
 @given(st.lists(st.tuples(st.integers(1, 5), st.sampled_from([2, 3]), st.booleans()), min_size=1, max_size=200))
 def test_losses_are_those_of_each_batch_alone_and_the_batches_of_a_step_are_one(batches):
-    recorded, at, expected, sizes, fresh, before = Recorded(), 0, [], [], True, 0
+    recorded, at, expected, sizes, fresh = Recorded(), 0, [], [], True
     later = Later(recorded)
     for size, classes, ends in batches:
         logits, labels = torch.rand(size, classes), torch.randint(0, classes, (size,))
         expected.append(F.cross_entropy(logits, labels, reduction="none"))
-        if fresh or classes != before:  # another shape begins anew
+        if fresh:
             sizes.append(0)
         sizes[-1] += size
-        later.add(np.arange(at, at + size), (logits, labels), cross_entropy, ends=ends)
-        at, fresh, before = at + size, ends, classes
+        later.add(np.arange(at, at + size), (logits, labels), losses_alone, ends=ends)
+        at, fresh = at + size, ends
     later.flush()
     assert recorded.ids == list(range(at))
     torch.testing.assert_close(torch.cat(recorded.losses), torch.cat(expected))
@@ -176,6 +180,39 @@ def looks(steps, folder, monkeypatch, *, watched):
     with Operations() as operations:
         train(steps, folder, monkeypatch, watched=watched)
     return operations.looks
+
+
+def test_the_batches_of_a_step_are_one_where_some_are_large(tmp_path, monkeypatch):
+    pytest.importorskip("transformers")
+    from prunedata.adapters.huggingface import watching
+
+    sizes, own_step, own_add = [], watching._Training._step, Recorder.add
+
+    def step(*given, **options):
+        monkeypatch.setattr(watching, "SMALL", 0 if watching.SMALL else SMALL)
+        return own_step(*given, **options)
+
+    def add(recorder, ids, losses, logits, several):
+        sizes.extend(several)
+        own_add(recorder, ids, losses, logits, several)
+
+    monkeypatch.setattr(watching._Training, "_step", step)
+    monkeypatch.setattr(Recorder, "add", add)
+    train(
+        12,
+        tmp_path,
+        monkeypatch,
+        watched=True,
+        changes=lambda one: vars(one.args).update(gradient_accumulation_steps=3),
+    )
+    assert sizes == [48] * 4
+
+
+def test_labels_that_no_column_has_are_those_of_the_batches_where_samples_are_left_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("PRUNEDATA_WATCH_OPTIONS", "leave-out")
+    trainer = train(4, tmp_path, monkeypatch, watched=True)
+    assert trainer.pruner.leave_out == "weight"
+    assert trainer.pruner.arrays["label"].tolist() == [2 + row["labels"] for row in trainer.train_dataset]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The row of each sample in the data set from which it was selected, and losses that are no numbers."""
+"""The row of each sample in the data set from which it was selected."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import Subset, TensorDataset
 
-from prunedata.adapters.torch.losses import finite
 from prunedata.cli.watching.rows import carry_rows, original_rows
 
 # The row of each sample in the data set from which it was selected.
@@ -69,22 +68,3 @@ def test_of_pytorch(steps):
         data = Subset(data, np.random.default_rng(seed).permutation(len(data))[: len(data) // 2].tolist())
     rows = original_rows(data)
     assert (list(range(len(data))) if rows is None else rows.tolist()) == [int(data[n][0]) for n in range(len(data))]
-
-
-# Losses that are no numbers are neither suspect nor clean: they become the mean of the others in their batch.
-
-
-ODD = st.sampled_from([float("nan"), float("inf"), float("-inf")])
-LOSSES = st.lists(st.floats(width=32, min_value=-100, max_value=100) | ODD, min_size=1)
-
-
-@given(st.lists(LOSSES, min_size=1, max_size=4))
-def test_they_become_the_mean_of_the_others(given):
-    batches = [torch.tensor(batch) for batch in given]
-    found = finite(torch.cat(batches), [len(batch) for batch in batches])
-    assert torch.isfinite(found).all()
-    for losses, after in zip(batches, found.split([len(batch) for batch in batches]), strict=True):
-        fine = torch.isfinite(losses)
-        assert torch.equal(after[fine], losses[fine])
-        mean = losses[fine].mean() if fine.any() else torch.tensor(0.0)
-        torch.testing.assert_close(after[~fine], mean.expand(int((~fine).sum())), rtol=1e-4, atol=1e-4)

@@ -7,7 +7,7 @@ import torch
 
 from prunedata.errors import PrunedataError
 from tests.adapters.helpers.ranks import launched, meet, start
-from tests.adapters.huggingface.trainers import BATCH, build, pruner_of, weights
+from tests.adapters.huggingface.trainers import BATCH, Rows, build, pruner_of, weights
 
 
 def train(folder, name, *, resume=None, **options):
@@ -34,6 +34,7 @@ def work(rank, folder):
         "hits": pruner.hits.tolist(), "world": trainer.args.world_size, "weights again": weights(resumed).tolist(),
         "hits again": again.hits.tolist(), "seen again": after.seen,
         "seen after one": from_one.seen, "rates after one": from_one.rates,
+        "labels": pruner.arrays["label"].tolist(),
     }  # fmt: skip
     torch.distributed.destroy_process_group()
     return found
@@ -56,6 +57,7 @@ def test_two_processes_train_the_union_of_what_is_kept(tmp_path):
     assert ranks[0]["steps"] == [3, 3, 3, 3]
     assert ranks[0]["totals"] == [4, 12]
     assert ranks[0]["rates"][-1] == 0
+    assert ranks[0]["labels"] == ranks[1]["labels"] == (Rows().labels + 2).tolist()
     assert ranks[0]["visits"] == [sum(number in kept for kept in ranks[0]["kept"]) for number in range(96)]
     for rank in ranks:
         assert rank["weights again"] == rank["weights"]

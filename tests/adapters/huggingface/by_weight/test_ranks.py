@@ -24,6 +24,7 @@ CASES = {
     "held out by weight": {"gradient_accumulation_steps": 2},
     "held out, tokens": {"gradient_accumulation_steps": 2},
 }
+OF_TOKENS = ("labels of the step", "smoothed", "held out, tokens")
 HELD_OUT = {"holdout": 0.2, "without": [0, 5, 6, 7]}
 """Two processes have as many batches without these as one with batches of twice the size."""
 
@@ -33,7 +34,7 @@ def made(name, folder, size):
     options = SMALL | CASES[name]
     held_out = HELD_OUT if name.startswith("held out") else {}
     held_out = {**held_out, "leave_out": "delivery"} if held_out and name != "held out by weight" else held_out
-    if name in ("labels of the step", "smoothed", "held out, tokens"):
+    if name in OF_TOKENS:
         run = test_sft.run_of(policy=Random(), **held_out)
         return wrap(test_sft.build(folder, per_device_train_batch_size=size * 4, **options), run), run
     run = test_joined.run_of(policy=Random(), **held_out)
@@ -52,6 +53,7 @@ def found(name, folder, size):
         "visits": list(run.state_dict()["arrays"]["visits"]["data"]),  # of finished epochs: max_steps ends within one
         "steps": trainer.state.global_step,
         "by_weight": [record.get("by_weight", 0) for record in run.history],
+        "labels": run.arrays["label"].tolist() if "label" in run.arrays else None,
         "figures": [record.get("validation") for record in run.history],
         "several": trainer.accelerator.distributed_type != DistributedType.NO,
     }
@@ -98,6 +100,8 @@ def test_they_train_as_one_process_does(name, ranks, tmp_path):
         assert each == {key: one[key] for key in each}
     assert max(one["by_weight"]) > 0 or name.startswith("held out")
     assert name.startswith("held out") == (None not in one["figures"])
+    classes = (test_joined.Rows().labels + 2).tolist()
+    assert one["labels"] == (None if name in OF_TOKENS or name.endswith("own") else classes)
 
 
 def test_what_accelerate_repeats_counts_once(ranks):

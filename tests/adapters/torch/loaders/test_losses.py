@@ -180,8 +180,8 @@ def test_a_loader_keeps_what_a_loop_by_hand_keeps_and_it_is_right():
 @pytest.mark.parametrize("buffered", [False, True])
 def test_logits_that_are_nan_say_nothing_where_a_run_is_only_watched(buffered, monkeypatch):
     monkeypatch.setattr(Recorder, "buffers_all", buffered)
-    monkeypatch.setattr(Recorder, "passes_nan", True)
     pruner = run()
+    pruner.pass_nan()
     loader = wrap(DataLoader(Data(), batch_size=SAMPLES), pruner)
     pruner.begin_epoch()
     for points, targets in loader:
