@@ -103,15 +103,16 @@ FAILED = [
     ),
     Weighed("stream", 27, 8, drop_last=True, policy="random", prune=8, holdout=0.3, without=2, worlds=(3,), stops=(5,)),
 ]
-"""Trainings on ranks that a search found at fault."""
+"""Trainings on ranks that a search found at fault. In an epoch of the last one no rank has a whole batch."""
 
 
-def test_what_failed_once_is_exact(tmp_path):
+def test_what_failed_once_is_exact_or_refused(tmp_path):
     attack = WeightsOnRanks(tmp_path, 0)
     try:
-        assert [attack.judge(setup).verdict for setup in FAILED] == [Verdict.EXACT] * len(FAILED)
+        verdicts = [attack.judge(setup).verdict for setup in FAILED]
     finally:
         attack.close()
+    assert verdicts == [Verdict.EXACT, Verdict.EXACT, Verdict.REFUSED]
 
 
 @pytest.mark.parametrize("loop", ["plain", "loader", "watch by weight"])
