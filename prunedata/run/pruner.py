@@ -49,6 +49,7 @@ __all__ = ["Pruner"]
 Some = TypeVar("Some", bound=Adapter)
 _BEGUN = frozenset(("samples", "seed", "batch_size", "classes", "prune", "leave_out", "holdout", "_engine", "_add"))
 """What a run has once its number of samples is known."""
+_ARRAYS = (np.ndarray, list, tuple)  # np.ndarray | list | tuple is built in each call, and takes a quarter of it
 
 
 class Pruner:
@@ -502,7 +503,7 @@ class Pruner:
         NotInEpoch
             If no epoch is open.
         """
-        if ids is not None and (isinstance(losses, np.ndarray | list | tuple) or len(self.observers) != 1):
+        if ids is not None and (isinstance(losses, _ARRAYS) or len(self.observers) != 1):
             if weights is not None:
                 raise LossError(
                     "Expected weights with the tensors of a wrapped DataLoader, whose mean is returned. Got them with "
