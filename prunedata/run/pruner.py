@@ -47,9 +47,17 @@ if TYPE_CHECKING:
 __all__ = ["Pruner"]
 
 Some = TypeVar("Some", bound=Adapter)
-_BEGUN = frozenset(("samples", "seed", "batch_size", "classes", "prune", "leave_out", "holdout", "_engine", "_add"))
-"""What a run has once its number of samples is known."""
 _ARRAYS = (np.ndarray, list, tuple)  # np.ndarray | list | tuple is built in each call, and takes a quarter of it
+
+
+class _NotBegun:
+    """In the place of a run's engine until the number of samples is known: what it is asked for raises."""
+
+    def __getattr__(self, name: str) -> Never:
+        raise PrunedataError(
+            "The run has not begun, as its samples, or the column of their labels, are not known yet. Wrap a "
+            "loader or a dataset that has a length, or pass the data set: Pruner(train_set, epochs=30)."
+        )
 
 
 class Pruner:
@@ -195,19 +203,13 @@ class Pruner:
         self._begin_with: Callable[[int, Any, Keys | None], None] | None = begin
         """Begins the run with a number of samples, the object that has them, and their keys; None once it has begun."""
         self._keys = given
+        self._engine = cast("Engine", _NotBegun())
+        self._add: Callable[[Any, Any], bool] = lambda ids, losses: False
         if self._number is not None and (dataset is not None or not isinstance(labels, str)):
             begin(self._number, dataset, given)
 
     def _begin(self, options: RunOptions, store: StoreLike | None, *, resume: bool | Literal["other data"]) -> None:
         self._begin_with = None
-        self.samples, self.seed, self.batch_size, self.classes = (
-            options.samples,
-            options.seed,
-            options.batch_size,
-            options.classes,
-        )
-        self.prune: int = options.prune
-        self.leave_out, self.holdout = options.leave_out, options.holdout
         self._engine = Engine(options)
         keep(self._engine, store, resume=resume)
         self._told_to_weigh = False
@@ -218,15 +220,42 @@ class Pruner:
         """Whether the user was warned that whole batches keep all doubted samples."""
         self._add = self._engine.buffer.add  # looked up once, as it is called for every batch
 
-    if not TYPE_CHECKING:
+    # -- its options
 
-        def __getattr__(self, name: str) -> Any:
-            if name in _BEGUN and vars(self).get("_begin_with") is not None:
-                raise PrunedataError(
-                    "The run has not begun, as its samples, or the column of their labels, are not known yet. Wrap a "
-                    "loader or a dataset that has a length, or pass the data set: Pruner(train_set, epochs=30)."
-                )
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    @property
+    def samples(self) -> int:
+        """How many samples the data set has."""
+        return self._engine.options.samples
+
+    @property
+    def prune(self) -> int:
+        """How many samples a pruned epoch leaves out, at most with ``policy="auto"``."""
+        return int(self._engine.options.prune)
+
+    @property
+    def seed(self) -> int:
+        """The seed of the order of the samples, and of random choices."""
+        return self._engine.options.seed
+
+    @property
+    def batch_size(self) -> int | None:
+        """Samples in a batch, if given."""
+        return self._engine.options.batch_size
+
+    @property
+    def leave_out(self) -> LeaveOut:
+        """How samples are left out, as given."""
+        return self._engine.options.leave_out
+
+    @property
+    def holdout(self) -> float | None:
+        """The share of the samples that is held out, if any."""
+        return self._engine.options.holdout
+
+    @property
+    def classes(self) -> int | None:
+        """The number of classes, if given."""
+        return self._engine.options.classes
 
     # -- where it stands
 
