@@ -74,7 +74,7 @@ class WatchedBatches:
         self._run = pruner.attach(TorchRun(pruner))
         self._refuse_ranks()
         self._pending: deque[SomeIds] = deque()
-        pruner.observers.add(self)
+        pruner.observed_by(self)
 
     def __len__(self) -> int:
         return len(self.batches)  # type: ignore[arg-type]

@@ -97,7 +97,7 @@ def wrap(
     if not isinstance(loader.dataset, IterableDataset):
         trains_on(pruner, loader.dataset, loader.num_workers, loader)
     order.run.join()
-    pruner.observers.add(pruned)
+    pruner.observed_by(pruned)
     return pruned
 
 

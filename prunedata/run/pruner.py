@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence, Sized
 from inspect import signature
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar, cast
-from weakref import WeakSet
+from weakref import ReferenceType, ref
 
 import numpy as np
 import numpy.typing as npt
@@ -198,8 +198,8 @@ class Pruner:
             )
             self._begin(options, store, resume=resume)
 
-        self.observers: WeakSet[Any] = WeakSet()
-        """For adapters: the loaders that keep which samples they delivered last. :meth:`observe` finds them here."""
+        self._observers: list[ReferenceType[Any]] = []
+        """The loaders that keep which samples they delivered last. A WeakSet would take some us in each step."""
         self._begin_with: Callable[[int, Any, Keys | None], None] | None = begin
         """Begins the run with a number of samples, the object that has them, and their keys; None once it has begun."""
         self._keys = given
@@ -532,7 +532,7 @@ class Pruner:
         NotInEpoch
             If no epoch is open.
         """
-        if ids is not None and (isinstance(losses, _ARRAYS) or len(self.observers) != 1):
+        if ids is not None and (isinstance(losses, _ARRAYS) or len(self._observers) != 1):
             if weights is not None:
                 raise LossError(
                     "Expected weights with the tensors of a wrapped DataLoader, whose mean is returned. Got them with "
@@ -546,14 +546,20 @@ class Pruner:
             elif not self._add(ids, losses):  # it is full, or not plain
                 self._engine.add(ids, losses)
             return None
+        observer = self._observer()
+        if weights is logits is labels is None:
+            return observer.observe(losses) if ids is None else observer.observe(losses, ids)
         options = {"weights": weights, "logits": logits, "labels": labels}
         options = {name: given for name, given in options.items() if given is not None}
-        observer = self._observer()
         return observer.observe(losses, **options) if ids is None else observer.observe(losses, ids, **options)
+
+    def observed_by(self, loader: Any) -> None:
+        """For adapters: let :meth:`observe` pass losses to this loader, which keeps which samples it delivered last."""
+        self._observers.append(ref(loader, self._observers.remove))
 
     def _observer(self) -> Any:
         """Return the loader whose batch waits for its losses."""
-        known = list(self.observers)
+        known = [one for each in tuple(self._observers) if (one := each()) is not None]
         found = known if len(known) == 1 else [one for one in known if one.awaits_losses]
         if len(found) == 1:
             return found[0]
