@@ -119,7 +119,8 @@ FETCHES = FETCHES.replace("= batch", "= next(dataloader_iter)[0]", 1)
     (script(options="fast_dev_run=True"), "fast_dev_run"),
     (script(options="max_epochs=1, devices=2, strategy='ddp_fork'"), "are copies"),
     (FETCHES, "fetches batches by itself"),
-], ids=["loss", "dev", "fork", "fetches"])  # fmt: skip
+    (script(step="self.loss(self.layers(points.repeat(2, 1)), labels.repeat(2))"), "32 losses for 16 samples"),
+], ids=["loss", "dev", "fork", "fetches", "views"])  # fmt: skip
 def test_what_cannot_be_watched_is_said_once_and_trains_on(own, why, tmp_path):
     (tmp_path / "train.py").write_text(own)
     assert plain("train.py", cwd=tmp_path).returncode == 0
