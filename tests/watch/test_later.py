@@ -257,6 +257,24 @@ def test_labels_that_no_column_has_are_those_of_the_batches_where_samples_are_le
     assert trainer.pruner.arrays["label"].tolist() == [2 + row["labels"] for row in trainer.train_dataset]
 
 
+@pytest.mark.parametrize("options", ["", "leave-out"])
+def test_a_loss_that_is_nan_is_said_once_and_the_training_goes_on(options, tmp_path, monkeypatch, capsys):
+    def spoil(trainer):
+        own = trainer.model.forward
+
+        def forward(points, labels):
+            outputs = own(points, labels)
+            if trainer.state.global_step in (1, 2):
+                outputs["logits"] = outputs["logits"].index_fill(0, torch.tensor([0]), torch.nan)
+            return outputs
+
+        trainer.model.forward = forward
+
+    monkeypatch.setenv("PRUNEDATA_WATCH_OPTIONS", options)
+    train(4, tmp_path, monkeypatch, watched=True, changes=spoil)
+    assert capsys.readouterr().err.count("a loss that is NaN or infinite counts as the mean of its batch") == 1
+
+
 @pytest.mark.slow
 def test_a_watched_step_looks_at_no_number_that_an_unwatched_one_does_not(tmp_path, monkeypatch):
     added = [
