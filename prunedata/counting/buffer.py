@@ -97,7 +97,8 @@ class LossBuffer:
         :func:`prunedata.counting.guess.two_likeliest`.
         """
         arrays = sizes is None and isinstance(ids, np.ndarray) and isinstance(losses, np.ndarray)
-        ids, losses = plain_ids(ids), plain_losses(losses)
+        ids = plain_ids(ids)
+        losses = plain_losses(losses, ids.size)
         if ids.shape != losses.shape:
             raise LossError(f"Expected one loss for each id. Got {ids.size} ids and {losses.size} losses.")
         if guesses is not None and np.shape(guesses) != ids.shape:
