@@ -130,7 +130,9 @@ class Divisor:
             return self._scaled
         # The Trainer multiplies a loss that is divided by the labels of all processes by their number.
         world = int(args.world_size) if args.average_tokens_across_devices else 1
-        by_value = self._own_by_value if self._own_losses else self._head_by_value
+        by_value, losses = self._own_by_value if self._own_losses else self._head_by_value, self._watch.losses
+        if not isfinite(float(loss)) or (losses is not None and not isfinite(float(losses.sum()))):
+            return False  # it shows nothing, and stays what it is
         return by_value(float(loss), float(items), world)
 
     def _head_by_value(self, loss: float, items: float, world: int) -> bool:

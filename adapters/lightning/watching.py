@@ -69,6 +69,8 @@ class _Fit:
         """While the trainer sets up its data: each of its loaders, and what it gets in its place."""
         self._pruned: tuple[Any, Any] = (None, None)
         """A loader, and the one made from it that leaves samples out."""
+        self._given: Any = None
+        """While the trainer sets up its data: the loader, or a list or dict of loaders, of the user's."""
         self._newest: Any = None
         """The newest loader."""
         self._with_ids = False
@@ -84,11 +86,19 @@ class _Fit:
         own_batch = self._model._on_before_batch_transfer
 
         def setup_data() -> None:
-            self._loaders = []
+            source, self._loaders = trainer.fit_loop._data_source, []
+            own_source = source.dataloader
+
+            def dataloader() -> Any:
+                self._given = own_source()
+                return self._given
+
+            source.dataloader = dataloader
             try:
                 own_setup()
             finally:
-                self._loaders = None
+                del source.dataloader
+                self._loaders = self._given = None
 
         def process_dataloader(loader: Any) -> Any:
             loader = own_loader(loader)
@@ -172,6 +182,11 @@ class _Fit:
             raise PrunedataError(
                 f"it trains on {type(loader).__name__}, whose samples have no places: train on a DataLoader over a "
                 "data set with a length, or wrap the stream in the script"
+            )
+        if self._leaves_out and self._given is not None and not isinstance(self._given, DataLoader):
+            raise PrunedataError(
+                f"nothing can be left out: its loader is in a {type(self._given).__name__}: pass it to fit() alone, or "
+                "return it alone from train_dataloader(). Without --leave-out it is watched"
             )
         samples = len(loader.dataset)  # type: ignore[arg-type]
         if self._pruner is not None and samples != self._pruner.samples:

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from prunedata.adapters.torch.losses import SMALL
+from prunedata.errors import PrunedataError
 
 __all__ = ["Captured", "watch_functions"]
 
@@ -30,6 +31,8 @@ REPLACED = ("weight", "reduction", "reduce", "size_average")
 """Their arguments that the losses of single samples are computed without."""
 IGNORE_INDEX = -100
 """PyTorch's default for targets without a label."""
+KEEPS_ORDER = ("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Clone", "ToCopy", "LogSoftmax", "Sigmoid")
+"""Operations, as autograd names them, whose results have as many numbers in the same order."""
 
 
 class Captured:
@@ -39,8 +42,11 @@ class Captured:
     """The object that captures the losses of the present training step."""
 
     def __init__(self) -> None:
-        self._calls: list[tuple[Any, _Losses | None, tuple[Any, ...]]] = []
-        """The result of each call, its function and inputs; or no function, and its losses with their mask."""
+        self._calls: list[tuple[Any, _Losses | None, tuple[Any, ...], set[int]]] = []
+        """The result of each call, its function and inputs, and what :func:`_first_sizes` has of them.
+
+        Or in the place of function and inputs None, and its losses with their mask.
+        """
         self._outer: Captured | None = None
 
     def __enter__(self) -> "Captured":
@@ -53,6 +59,8 @@ class Captured:
     def losses(self, returned: Any, samples: int) -> torch.Tensor | None:
         """Return one loss for each sample, shape (n,), without a graph; None if no function had one for each.
 
+        Raises :class:`PrunedataError` if they had several for each, in an unknown order.
+
         Parameters
         ----------
         returned : Tensor or other
@@ -62,19 +70,25 @@ class Captured:
             How many are in the batch.
         """
         with torch.no_grad():
-            known = [given if of is None else of.each(*given) for _, of, given in self._ours(returned)]
-            found = [each for losses, mask in known if (each := _by_sample(losses, mask, samples)) is not None]
-        return torch.stack(found).sum(0) if found else None
+            calls = [(given if of is None else of.each(*given), sizes) for _, of, given, sizes in self._ours(returned)]
+            known = [_by_sample(*each, samples=samples) for each, sizes in calls if _is_known(each[0], samples, sizes)]
+        rows = [len(losses) for (losses, _), _ in calls if losses.ndim and not len(losses) % samples]
+        if rows and not known:
+            raise PrunedataError(
+                f"its step has {rows[0]} losses for {samples} samples, and which belong to which sample is unknown: "
+                "if a sample has several views, call the loss function once for each view"
+            )
+        return torch.stack(known).sum(0) if known else None
 
     def later(self, returned: Any, samples: int) -> "tuple[_Losses, tuple[Any, ...]] | None":
         """Return a function for these losses of several batches at once, and its inputs; None if impossible."""
         ours = self._ours(returned)
-        _, losses_of, given = ours[0] if len(ours) == 1 else (None, None, ())
+        _, losses_of, given, _ = ours[0] if len(ours) == 1 else (None, None, (), None)
         if losses_of is None or not losses_of.is_row_by_row or any(each.shape[0] != samples for each in given):
             return None
         return losses_of, given
 
-    def _ours(self, returned: Any) -> "list[tuple[Any, _Losses | None, tuple[Any, ...]]]":
+    def _ours(self, returned: Any) -> "list[tuple[Any, _Losses | None, tuple[Any, ...], set[int]]]":
         return [call for call in self._calls if call[0] is returned] or self._calls
 
     def take(self, own: Callable[..., Any], result: torch.Tensor, args: Any, options: dict[str, Any]) -> None:
@@ -84,12 +98,12 @@ class Captured:
             if not {"input", "target"} <= options.keys():
                 return  # another signature, of a function of the user's
             args = options.pop("input"), options.pop("target")
-        losses_of = _Losses(own, options)
+        losses_of, sizes = _Losses(own, options), _first_sizes(args)
         if all(isinstance(each, torch.Tensor) and each.ndim and each.numel() <= SMALL for each in args):
-            self._calls.append((result, losses_of, tuple(map(_copied, args))))
+            self._calls.append((result, losses_of, tuple(map(_copied, args)), sizes))
         else:
             with torch.no_grad():
-                self._calls.append((result, None, losses_of.each(*args)))
+                self._calls.append((result, None, losses_of.each(*args), sizes))
 
 
 class _Losses:
@@ -114,7 +128,7 @@ class _Losses:
 
     def __call__(self, *given: torch.Tensor) -> tuple[Any, None]:
         """Return one loss for each row, and no logits."""
-        return _by_sample(*self.each(*given), len(given[0])), None
+        return _by_sample(*self.each(*given), samples=len(given[0])), None
 
     def each(self, *given: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return all losses without class weights, and a mask of those that belong to a label."""
@@ -137,10 +151,30 @@ def _copied(given: torch.Tensor) -> torch.Tensor:
     return given.detach().to(torch.float32 if narrow else given.dtype, copy=True)
 
 
-def _by_sample(losses: torch.Tensor, mask: torch.Tensor | None, samples: int) -> torch.Tensor | None:
-    """Return the mean over the values of each sample; None if their samples are unknown."""
-    if not losses.ndim or len(losses) % samples:
-        return None
+def _first_sizes(given: Any) -> set[int]:
+    """Return the first sizes that inputs of a loss function had before they were flattened, by their shapes alone.
+
+    If one of them is the number of samples, the losses of each sample follow one another.
+    """
+    found = set[int]()
+    for each in (one for one in given if isinstance(one, torch.Tensor)):
+        base, node = each._base, each.grad_fn
+        if base is not None and base.numel() == each.numel() and base.is_contiguous() and each.is_contiguous():
+            found.update(base.shape[:1])
+        while node is not None and type(node).__name__.partition("Backward")[0] in KEEPS_ORDER:
+            found.update(getattr(node, "_saved_self_sym_sizes", ())[:1])
+            node = node.next_functions[0][0]
+    return found
+
+
+def _is_known(losses: torch.Tensor, samples: int, sizes: set[int]) -> bool:
+    """Whether it is known which losses belong to which sample."""
+    rows = len(losses) if losses.ndim else 0
+    return rows == samples or (rows > 0 and not rows % samples and (samples == 1 or samples in sizes))
+
+
+def _by_sample(losses: torch.Tensor, mask: torch.Tensor | None, *, samples: int) -> torch.Tensor:
+    """Return the mean over the values of each sample, whose values follow one another."""
     each = losses.float().reshape(samples, -1)
     if mask is None:
         return each.mean(1)

@@ -56,7 +56,7 @@ class Recorder:
             return
         if not fits(ids, _plain(losses)):
             raise LossError(
-                f"Expected losses of shape ({len(ids)},), one for each sample{shape_hint(losses.shape)}. "
+                f"Expected losses of shape ({len(ids)},), one for each sample{shape_hint(losses.shape, len(ids))}. "
                 f"Got {tuple(losses.shape)}."
             )
         rows = 1 if guesses is None else 2

@@ -88,7 +88,7 @@ class _Fit:
             raise PrunedataError("its loader skips some of the samples that it was to read")
         with torch.no_grad(), learn.loss_not_reduced():
             losses = learn.loss_func(learn.pred, *learn.yb)
-        if not losses.ndim or len(losses) % len(ids):
+        if not losses.ndim or (len(losses) != len(ids) and losses.numel() != learn.yb[0].numel()):  # or is flattened
             raise PrunedataError("its loss function has none for each sample with reduction='none'")
         self._epochs.record(ids, torch.as_tensor(losses).float().reshape(len(ids), -1).mean(1))
 

@@ -103,6 +103,7 @@ def _joined_suspects(args: argparse.Namespace) -> None:
 
     if args.labels is not None:
         raise PrunedataError("Expected --labels with the store of one run. Got several stores.")
+    _check_once(args.stores)
     with working(f"reading {len(args.stores)} runs"):
         columns = joined_table([read_run(store).state for store in args.stores], args.top)
         rows = rows_of(columns)
@@ -119,6 +120,20 @@ def _joined_suspects(args: argparse.Namespace) -> None:
     print("\n".join([f"most suspect in {len(args.stores)} runs", *table([head, *shown], left=(1,))]))
     if written is not None:
         print(f"\n{written:,} samples -> {args.out}")
+
+
+def _check_once(stores: list[str]) -> None:
+    """Raise :class:`PrunedataError` if two stores are one, which may be named by several paths or by a link."""
+    named: dict[str, str] = {}
+    for store in stores:
+        path = store.removeprefix("file://")
+        place = path.rstrip("/") if "://" in path else str(Path(path).resolve())
+        if place in named:
+            raise PrunedataError(
+                f"Expected stores of different runs. Got one of them twice, as {printable(named[place])} and "
+                f"{printable(store)}: name it once, as its losses would count twice."
+            )
+        named[place] = store
 
 
 def _suspects_lines(run: RunState, rows: list[dict[str, Any]]) -> list[str]:

@@ -159,8 +159,10 @@ def plain_ids(ids: Any) -> Ids:
     return array.astype(np.int64, copy=False)
 
 
-def shape_hint(shape: Sequence[int]) -> str:
-    """Return what to do about losses of a wrong shape, in brackets."""
+def shape_hint(shape: Sequence[int], samples: int | None = None) -> str:
+    """Return what to do about losses of a wrong shape, of a batch of so many samples, in brackets."""
+    if samples == 1 and not shape:
+        return " (losses.reshape(1), as the batch is one sample)"
     if len(shape) < 2:
         return " (reduction='none')"
     if tuple(shape[1:]) == (1,):
@@ -172,8 +174,11 @@ def shape_hint(shape: Sequence[int]) -> str:
     )
 
 
-def plain_losses(losses: Any) -> Recorded:
-    """Return losses of shape (n,) as float32 if they are float32, otherwise as float64, or raise LossError."""
+def plain_losses(losses: Any, samples: int | None = None) -> Recorded:
+    """Return losses of shape (n,) as float32 if they are float32, otherwise as float64, or raise LossError.
+
+    ``samples`` is for its message.
+    """
     if isinstance(losses, np.ma.MaskedArray):
         raise LossError("Expected a loss for each id. Got a masked array: leave the masked samples and their ids out.")
     if hasattr(losses, "detach"):  # a Tensor, from a loop that has no adapter
@@ -183,8 +188,9 @@ def plain_losses(losses: Any) -> Recorded:
     if array.dtype.name == "bfloat16":  # TensorFlow's and JAX's, which numpy doesn't know as a number
         array = array.astype(np.float32)
     if array.ndim != 1 or array.dtype.kind not in "fiu":
+        hint = shape_hint(array.shape, samples)
         raise LossError(
-            f"Expected losses of shape (n,) and a floating dtype, one for each sample{shape_hint(array.shape)}. "
+            f"Expected losses of shape (n,) and a floating dtype, one for each sample{hint}. "
             f"Got shape {array.shape}, {array.dtype}."
         )
     return array if array.dtype == np.float32 else array.astype(np.float64, copy=False)

@@ -4,7 +4,7 @@ To add a batch takes two copies into preallocated memory. The contents are taken
 with the means of the batches.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -37,8 +37,11 @@ class LossBuffer:
         self.samples = samples
         self.batches = 0
         """Batches taken out in this epoch."""
-        self.passes_nan = False
-        """Whether a loss that is no number counts as the mean of its batch, and logits with a NaN as none."""
+        self.passes_nan: Callable[[], object] | None = None
+        """If set, a loss that is no number counts as the mean of its batch, and logits with a NaN as none.
+
+        It is called for such losses.
+        """
         self._ids = np.empty(CAPACITY, dtype=np.int64)
         self._narrow = np.empty(CAPACITY, dtype=np.float32)
         self._wide = np.empty(CAPACITY, dtype=np.float64)
@@ -94,7 +97,8 @@ class LossBuffer:
         :func:`prunedata.counting.guess.two_likeliest`.
         """
         arrays = sizes is None and isinstance(ids, np.ndarray) and isinstance(losses, np.ndarray)
-        ids, losses = plain_ids(ids), plain_losses(losses)
+        ids = plain_ids(ids)
+        losses = plain_losses(losses, ids.size)
         if ids.shape != losses.shape:
             raise LossError(f"Expected one loss for each id. Got {ids.size} ids and {losses.size} losses.")
         if guesses is not None and np.shape(guesses) != ids.shape:
@@ -151,9 +155,10 @@ class LossBuffer:
     def _checked(self, ids: Ids, losses: Recorded, sizes: Sizes, guesses: Any) -> Taken:
         first, self.batches = self.batches, self.batches + len(sizes)
         means = self._means(losses, sizes)
-        if self.passes_nan:
+        if self.passes_nan is not None:
             guesses = None if guesses is None else np.where(guesses == NO_NUMBER, NOTHING, guesses)
             if not np.isfinite(means).all():
+                self.passes_nan()
                 losses = filled(losses, sizes)
                 means = self._means(losses, sizes)
         batches = Batches(ids, losses, sizes, means, guesses)

@@ -170,17 +170,25 @@ class Guess:
         """Return copies of guesses and labels, if there are any, as an epoch begins."""
         return {name: finished[name].copy() for name in (GUESS, LABEL) if name in finished}
 
-    def see(self, arrays: Arrays, samples: int, ids: Ids, labels: npt.NDArray[np.int64]) -> None:
-        """Keep the labels of some samples, in place. Raise :class:`LossError` if the run was given other labels."""
-        if self._labels is not None:
-            numbers, places = self._labels
-            other = np.maximum(labels, -1) != places[numbers[ids]]
+    def has_labels(self, finished: Arrays) -> bool:
+        """Return whether the labels of all samples were given, or came in earlier epochs."""
+        return self._labels is not None or (LABEL in finished and bool(finished[LABEL].all()))
+
+    def see(
+        self, arrays: Arrays, samples: int, ids: Ids, labels: npt.NDArray[np.int64], *, known: bool = False
+    ) -> None:
+        """Keep the labels of some samples, in place.
+
+        If they were given, or are ``known``, raise :class:`LossError` unless they are the same.
+        """
+        if known or self._labels is not None:
+            other = np.maximum(labels, -1) != self._of(ids, arrays)
             if other.any():
                 which = ids[other]
                 raise LossError(
-                    f"Expected the labels that the run was given, or took from the data set. Got others for "
-                    f"{which.size} of {ids.size} samples (ids {', '.join(map(str, which[:5]))}): pass labels= to the "
-                    "Pruner, as they are trained on; or look whether ids and labels belong together."
+                    "Expected the labels that the run was given, took from the data set, or saw in earlier epochs. Got "
+                    f"others for {which.size} of {ids.size} samples (ids {', '.join(map(str, which[:5]))}): pass "
+                    "labels= to the Pruner, as they are trained on; or look whether ids and labels belong together."
                 )
             return
         if LABEL not in arrays:

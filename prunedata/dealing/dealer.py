@@ -416,7 +416,7 @@ def _ticket(deal: Deal | str) -> str:
 
 def _checked(losses: Any, ids: Ids) -> Recorded:
     """Return one finite loss for each id, shape (n,). Checked at once, so that the worker can correct its report."""
-    array = plain_losses(losses)
+    array = plain_losses(losses, ids.size)
     if array.shape != ids.shape:
         raise LossError(f"Expected a loss for each of the {ids.size} ids of the deal. Got shape {array.shape}.")
     with np.errstate(invalid="ignore", over="ignore"):

@@ -451,14 +451,14 @@ class Engine:
 
     @property
     def wants_labels(self) -> bool:
-        """Whether the run was given no labels, and those of some samples have not come with their losses."""
-        return self.options.labels is None and not self._now().has_labels
+        """Whether the run was given no labels, and would keep or compare those of the next batch."""
+        return self.options.labels is None and self._now().wants_labels
 
     def see_labels(self, ids: Any, labels: Any, losses: Any, logits: Any) -> None:
-        """Keep the labels of a batch; if the run was given labels, compare them in its first epoch."""
+        """Keep the labels of a batch; if the run knows those of all samples, compare them in an epoch's first batch."""
         if not self.is_recording:
             self._refuse()
-        if self.options.labels is not None and self.ledger.next_epoch:
+        if not self._now().wants_labels:
             return
         known = plain_ids(ids)
         if known.size and not 0 <= known.min() <= known.max() < self.options.samples:

@@ -21,7 +21,7 @@ from prunedata.run.adapter import Delivery
 from prunedata.run.epoch import Epoch, Role, read_only
 from prunedata.run.group import Group, GroupTotals
 from prunedata.run.meter import Meter
-from prunedata.store.state import LABEL, OPEN, RunState
+from prunedata.store.state import OPEN, RunState
 from prunedata.types import Array, Arrays, Floats, Ids, Mask
 
 __all__ = ["OpenEpoch"]
@@ -63,9 +63,9 @@ class OpenEpoch:
         if looks and isinstance(policy, RecentLoss) and epoch.number:  # an average that began with 0 is too low
             self._recent = watched.finished[policy.array]
             self._weight = self._recent.dtype.type(1 / (1 - policy.decay**epoch.number))
-        seen = watched.finished.get(LABEL)
-        self.has_labels = seen is not None and bool(seen.all())
-        """Whether the labels of all samples came with the losses of earlier epochs."""
+        self._has_labels = epoch.number > 0 and watched.guess.has_labels(watched.finished)
+        self.wants_labels = True
+        """Whether labels are to be kept; or compared, as those of the first batch if all are known."""
 
     def rejoin(self, group: Group) -> None:
         """Exchange with the other processes what was observed, in a restored epoch or one whose loop was left."""
@@ -160,9 +160,10 @@ class OpenEpoch:
         self._watched.add(self.arrays, batches, self.tally.visits)
 
     def see_labels(self, ids: Ids, labels: Any) -> None:
-        """Keep the labels of some samples, unless those of all are known."""
-        if not self.has_labels:
-            self._watched.guess.see(self.arrays, self.tally.packed.size, ids, plain_labels(labels, ids.size))
+        """Keep the labels of some samples, or compare them."""
+        self.wants_labels = not self._has_labels
+        found = plain_labels(labels, ids.size)
+        self._watched.guess.see(self.arrays, self.tally.packed.size, ids, found, known=self._has_labels)
 
     def share(self, shared: Shared | None, *, recorded: bool) -> None:
         """Let losses wait for the means of batches that processes share; None: none wait.

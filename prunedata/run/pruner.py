@@ -513,8 +513,8 @@ class Pruner:
         labels : array or tensor of int, shape (n,), optional
             The labels of the samples, as they are trained on, if the run does not know them: it keeps them in 2 bytes a
             sample, and compares losses within a label, as with ``Pruner(..., labels=...)``. It reads them until it
-            knows the label of each sample: on a GPU, each step of the first epoch waits for the device. 0 to 32,767, or
-            -100 for none.
+            knows the label of each sample: on a GPU, each step of the first epoch waits for the device. Then it reads
+            those of the first batch of each epoch, to compare them. 0 to 32,767, or -100 for none.
 
         Returns
         -------
@@ -591,20 +591,20 @@ class Pruner:
 
     @property
     def wants_labels(self) -> bool:
-        """Whether the run does not know the label of each sample, so that :meth:`see_labels` would add some."""
+        """Whether the run was given no labels, and :meth:`see_labels` would keep or compare those of the next batch."""
         return self._engine.wants_labels
 
     def expect_classes(self, classes: int) -> None:
         """Raise :class:`LossError` unless this run has so many classes; for adapters."""
         self._engine.ledger.arrays.guess.check(classes)
 
-    def pass_nan(self) -> None:
-        """Raise no error for losses and logits that are no numbers; for adapters that only watch.
+    def pass_nan(self, told: Callable[[], object] = lambda: None) -> None:
+        """Raise no error for losses and logits that are no numbers, for scripts that are watched.
 
         Such a loss counts as the mean of its batch, so that its sample is neither suspect nor clean by it, and such
-        logits say nothing.
+        logits say nothing. ``told`` is called when such losses are recorded.
         """
-        self._engine.buffer.passes_nan = True
+        self._engine.buffer.passes_nan = told
 
     def end_epoch(self) -> None:
         """Close the open epoch and commit it.

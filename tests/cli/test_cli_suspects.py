@@ -276,10 +276,13 @@ def test_suspects_of_folds_are_one_list(prints, prints_json, folds, tmp_path):
 
 def test_what_folds_cannot_be_is_refused(refuses, folds, tmp_path):
     paths = " ".join(map(str, folds))
+    (tmp_path / "link.zarr").symlink_to(folds[1])
     for more, told in (
         (f"--labels {tmp_path / 'labels.npy'}", "Expected --labels with the store of one run"),
         (f"-o {tmp_path / 'ids.txt'}", "Expected --to verdicts, csv, jsonl or parquet"),
         (f"-o {tmp_path / 'file'} --to cleanlab", "Expected one run for --to cleanlab"),
+        (f"{tmp_path}/x/../{folds[0].name}", "Got one of them twice"),
+        (f"{tmp_path / 'link.zarr'}", "Got one of them twice"),
     ):
         assert told in refuses(f"suspects {paths} {more}")
 

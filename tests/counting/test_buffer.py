@@ -132,7 +132,7 @@ LOSSES = st.lists(st.floats(width=32, min_value=-100, max_value=100) | st.sample
 @given(st.lists(LOSSES, min_size=1, max_size=5), st.booleans(), st.sampled_from([np.float32, np.float64]))
 def test_a_loss_that_is_no_number_counts_as_the_mean_of_the_others_where_it_is_no_error(batches, together, kind):
     log = Log()
-    log.buffer.passes_nan = True
+    log.buffer.passes_nan = list
     ids, batches = [np.arange(len(batch)) for batch in batches], [np.array(batch, kind) for batch in batches]
     if together:
         log.record_all(log.buffer.put(np.concatenate(ids), np.concatenate(batches), [len(one) for one in ids]))

@@ -90,6 +90,7 @@ def test_bad_values_name_the_batch_and_cost_only_it(run, ids, losses, told, posi
         (IDS, np.tile(FINE, (8, 1)), r"losses of shape \(n,\).*Got shape \(8, 8\)"),
         (IDS, np.float64(0.5), r"losses of shape \(n,\).*reduction='none'.*Got shape \(\)"),
         (IDS, 0.5, r"reduction='none'.*Got shape \(\)"),
+        (IDS[:1], 0.5, r"losses.reshape\(1\), as the batch is one sample.*Got shape \(\)"),
         (IDS, None, r"Got shape \(\), object"),
         (IDS, FINE[:7], "one loss for each id. Got 8 ids and 7 losses"),
         (IDS[:7], FINE, "one loss for each id. Got 7 ids and 8 losses"),

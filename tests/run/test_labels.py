@@ -273,3 +273,17 @@ def test_others_than_the_run_was_given_are_noticed():
     with pytest.raises(LossError, match="4 of 8"):
         run.observe(np.ones(8), np.arange(8), labels=[0, 0] * 4)
     run.observe(np.ones(8), np.arange(8), labels=[0, 1] * 4)
+
+
+@pytest.mark.parametrize("given", [None, [0, 1] * 4])
+def test_labels_that_change_after_the_first_epoch_are_noticed_in_the_first_batch_of_the_next(given):
+    run, batches, labels = Pruner(8, epochs=9, labels=given), (np.arange(4), np.arange(4, 8)), np.array([0, 1] * 4)
+    for number, epoch in zip(range(3), run.epochs(), strict=False):
+        assert run.wants_labels == (given is None)
+        if epoch.number:
+            with pytest.raises(LossError, match=r"saw in earlier epochs. Got others for 1 of 4 samples \(ids 3\)"):
+                run.observe(np.ones(4), batches[0], labels=[0, 1, 0, number + 1])
+        for ids in batches:
+            run.observe(np.ones(4), ids, labels=labels[ids])
+        assert run.wants_labels == (given is None and not number)
+    assert (run.visits == 3).all()

@@ -1,9 +1,14 @@
 """fastai's Learner, as its documentation trains it, in the environment of Ultralytics."""
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
+from prunedata.adapters.watched.fastai import _Fit
+from prunedata.errors import PrunedataError
 from prunedata.store.run_store import read_run
 from tests.watch.watched import plain, python_of, rows_told, run_both, watched
 
@@ -140,3 +145,19 @@ def test_what_cannot_be_watched_is_said_once_and_trains_on(fit, why, tmp_path):
     done = watched("train.py", cwd=tmp_path, by=PYTHON)
     assert done.returncode == 0, done.stderr
     assert [why in line for line in done.stderr.splitlines() if "watched:" in line or "no longer" in line] == [True]
+
+
+def test_losses_of_several_views_of_a_sample_are_none_of_its_own():
+    """Without fastai: its loss functions flatten tokens and pixels, which are as many as their labels."""
+    recorded = []
+    fit = _Fit(SimpleNamespace(record=lambda *given: recorded.append(given)), None)
+    fit._order = np.arange(4)
+    fit._learn = SimpleNamespace(
+        dl=SimpleNamespace(bs=4), iter=0, pred=None, loss_not_reduced=nullcontext, yb=(torch.zeros(4, 2),),
+        loss_func=lambda *given: torch.arange(8.0),
+    )  # fmt: skip
+    fit._record()
+    assert recorded[0][1].tolist() == [0.5, 2.5, 4.5, 6.5]
+    fit._learn.yb = (torch.zeros(4),)
+    with pytest.raises(PrunedataError, match="none for each sample"):
+        fit._record()

@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from prunedata.adapters.torch.captured import Captured, watch_functions
 from prunedata.adapters.torch.losses import SMALL, Later, Recorder, two_likeliest
+from prunedata.errors import PrunedataError
 
 
 class Recorded:
@@ -144,6 +145,47 @@ def test_a_training_within_another_takes_no_loss_twice_and_none_of_the_others():
     assert torch.nn.functional.cross_entropy is own
 
 
+LAYER = torch.nn.Linear(2, 3)
+ROWS, TAGS = torch.rand(4, 6, 2), torch.arange(24).view(4, 6) % 3
+CHOSEN = torch.tensor([1, 2, 0, 5])[:, None] > torch.arange(6)  # 8 of the tokens, and of one sample none
+
+
+def captured_losses(loss):
+    undo = watch_functions()
+    with Captured() as captured:
+        returned = loss()
+    undo()
+    return captured.losses(returned, 4)
+
+
+@pytest.mark.parametrize(("loss", "of_samples"), [
+    (lambda: F.cross_entropy(LAYER(ROWS).view(-1, 3), TAGS.view(-1)), lambda each: each.mean(1)),
+    (
+        lambda: F.cross_entropy(LAYER(ROWS)[:, 1:].reshape(-1, 3), TAGS[:, 1:].reshape(-1)),
+        lambda each: each[:, 1:].mean(1),
+    ),
+    (lambda: F.nll_loss(LAYER(ROWS).flatten(0, 1).double().log_softmax(1), TAGS.flatten()), lambda each: each.mean(1)),
+    (lambda: F.cross_entropy(LAYER(ROWS.flatten(0, 1)), TAGS.flatten()), lambda each: each.mean(1)),
+    (lambda: F.cross_entropy(LAYER(ROWS).transpose(1, 2), TAGS), lambda each: each.mean(1)),
+    (lambda: sum(F.cross_entropy(LAYER(ROWS[:, at]), TAGS[:, at]) for at in (0, 1)), lambda each: each[:, :2].sum(1)),
+])  # fmt: skip
+def test_losses_of_tokens_belong_to_the_samples_that_have_them(loss, of_samples):
+    each = F.cross_entropy(LAYER(ROWS).transpose(1, 2), TAGS, reduction="none").detach()
+    torch.testing.assert_close(captured_losses(loss), of_samples(each))
+
+
+@pytest.mark.parametrize("loss", [
+    lambda: F.cross_entropy(LAYER(torch.cat([ROWS[:, 0], ROWS[:, 1]])), TAGS[:, 0].repeat(2)),
+    lambda: F.cross_entropy(LAYER(torch.stack([ROWS[:, 0], ROWS[:, 1]])).view(-1, 3), torch.cat([TAGS[:, 0]] * 2)),
+    lambda: F.mse_loss(LAYER(torch.cat([ROWS[:, 0], ROWS[:, 1]])), torch.zeros(8, 3)),
+    lambda: F.cross_entropy(LAYER(ROWS).transpose(0, 1).reshape(-1, 3), TAGS.T.reshape(-1)),
+    lambda: F.cross_entropy(LAYER(ROWS)[CHOSEN], TAGS[CHOSEN]),
+], ids=["views", "stacked", "targets", "time first", "chosen"])  # fmt: skip
+def test_losses_in_an_order_that_is_unknown_are_no_samples(loss):
+    with pytest.raises(PrunedataError, match=r"which belong to which sample is unknown: .*once for each view"):
+        captured_losses(loss)
+
+
 class Operations(TorchDispatchMode):
     def __init__(self):
         super().__init__()
@@ -213,6 +255,24 @@ def test_labels_that_no_column_has_are_those_of_the_batches_where_samples_are_le
     trainer = train(4, tmp_path, monkeypatch, watched=True)
     assert trainer.pruner.leave_out == "weight"
     assert trainer.pruner.arrays["label"].tolist() == [2 + row["labels"] for row in trainer.train_dataset]
+
+
+@pytest.mark.parametrize("options", ["", "leave-out"])
+def test_a_loss_that_is_nan_is_said_once_and_the_training_goes_on(options, tmp_path, monkeypatch, capsys):
+    def spoil(trainer):
+        own = trainer.model.forward
+
+        def forward(points, labels):
+            outputs = own(points, labels)
+            if trainer.state.global_step in (1, 2):
+                outputs["logits"] = outputs["logits"].index_fill(0, torch.tensor([0]), torch.nan)
+            return outputs
+
+        trainer.model.forward = forward
+
+    monkeypatch.setenv("PRUNEDATA_WATCH_OPTIONS", options)
+    train(4, tmp_path, monkeypatch, watched=True, changes=spoil)
+    assert capsys.readouterr().err.count("a loss that is NaN or infinite counts as the mean of its batch") == 1
 
 
 @pytest.mark.slow

@@ -119,7 +119,8 @@ FETCHES = FETCHES.replace("= batch", "= next(dataloader_iter)[0]", 1)
     (script(options="fast_dev_run=True"), "fast_dev_run"),
     (script(options="max_epochs=1, devices=2, strategy='ddp_fork'"), "are copies"),
     (FETCHES, "fetches batches by itself"),
-], ids=["loss", "dev", "fork", "fetches"])  # fmt: skip
+    (script(step="self.loss(self.layers(points.repeat(2, 1)), labels.repeat(2))"), "32 losses for 16 samples"),
+], ids=["loss", "dev", "fork", "fetches", "views"])  # fmt: skip
 def test_what_cannot_be_watched_is_said_once_and_trains_on(own, why, tmp_path):
     (tmp_path / "train.py").write_text(own)
     assert plain("train.py", cwd=tmp_path).returncode == 0
@@ -176,15 +177,41 @@ def test_left_out_is_what_the_adapter_leaves_out_by_hand(tmp_path):
     assert torch.equal(left_out, torch.load(tmp_path / "by-hand.pt"))
 
 
-@pytest.mark.parametrize(("given", "why"), [
-    ({"options": "max_steps=20"}, "not watched: nothing can be left out: Expected a Trainer with max_steps=-1"),
-    ({"step": OWN}, "leave out in the script, by DataPruning"),
-])  # fmt: skip
-def test_where_nothing_can_be_left_out_the_way_on_is_said(given, why, tmp_path):
-    (tmp_path / "train.py").write_text(script(**given))
+LISTED = script(options="max_epochs=1", step="self.loss(self.layers(batch[0][0]), batch[0][1])")
+LISTED = (
+    LISTED.replace("points, labels = batch\n", "\n").replace("fit(net, D", "fit(net, [D").replace("=0), D", "=0)], D")
+)
+
+
+@pytest.mark.parametrize(("own", "why", "status"), [
+    (script(options="max_steps=20"), "not watched: nothing can be left out: Expected a Trainer with max_steps=-1", 0),
+    (LISTED, "watched no longer: nothing can be left out: its loader is in a list", 0),
+    (script(step=OWN), "leave out in the script, by DataPruning", 1),
+], ids=["steps", "list", "loss"])  # fmt: skip
+def test_where_nothing_can_be_left_out_the_way_on_is_said(own, why, status, tmp_path):
+    (tmp_path / "train.py").write_text(own)
     done = watched("--leave-out", "train.py", cwd=tmp_path)
     assert why in done.stderr
-    assert done.returncode == (1 if "step" in given else 0)
+    assert done.returncode == status, done.stderr
+
+
+SPOILED = """
+    def loss_of(self, points, labels):
+        nan = [0] if self.global_step in (3, 5) else []
+        said = self.layers(points).index_fill(0, torch.tensor(nan).long(), torch.nan)
+        return torch.nan_to_num(self.loss(said, labels))
+"""
+
+
+def test_a_loss_that_is_nan_is_said_once_and_the_script_goes_on_leaving_out(tmp_path):
+    own = script(step="self.loss_of(points, labels)", options="max_epochs=12", more=SPOILED.strip())
+    (tmp_path / "train.py").write_text(own)
+    done = watched("--leave-out", "train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("prunedata: a loss that is NaN or infinite counts as the mean of its batch") == 1
+    run = read_run(tmp_path / "train.zarr").state
+    assert run.history[0]["kept"] == 200 > run.history[-1]["kept"]
+    assert np.isfinite(run.mean_excess).all()
 
 
 FAILS = f"({PLAIN} if not self.trainer.global_rank or self.trainer.global_step != 3 else {OWN})"

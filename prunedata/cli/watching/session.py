@@ -123,11 +123,12 @@ class Session:
             warnings.simplefilter("ignore")
             if not self.settings.leave_out:
                 pruner = Pruner(samples, epochs=epochs, store=place, leave_out="nothing")
-                pruner.pass_nan()  # as float16 overflows in some steps
             else:  # with the labels of the data set, if it has some: right ones of a rare class would be left out
                 labels = labels_in(dataset if selected is None else selected, classes=classes)
                 known = None if labels is None or labels.size != samples else labels
                 pruner = Pruner(samples, epochs=epochs, store=place, leave_out=by, labels=known)
+        # The script would train on: float16 overflows in some steps.
+        pruner.pass_nan(lambda: self.say("a loss that is NaN or infinite counts as the mean of its batch"))
         run = WatchedRun(pruner, place, dataset, original_rows(selected))
         self.runs.append(run)
         if self.settings.live and place is not None:

@@ -109,6 +109,18 @@ def test_a_device_refuses_alike(shape, hint):
     assert f"({hint}" in str(caught.value)
 
 
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_the_loss_of_a_sample_without_a_batch_lacks_a_dimension(device):
+    """With ``batch_size=None`` it is one number, with ``reduction="none"`` too."""
+    pruner = make_pruner()
+    loader = wrap(DataLoader(Items(), batch_size=None), pruner)
+    pruner.begin_epoch()
+    for _ in loader:
+        with pytest.raises(LossError, match=r"\(losses.reshape\(1\), as the batch is one sample\)\. Got"):
+            loader.observe(torch.zeros((), device=device))
+        break
+
+
 def sum_of(pruner):
     return pruner.state_dict()["state"]["meter"]["loss_sum"]
 
