@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import Subset, TensorDataset
@@ -23,7 +23,7 @@ def carried():
         yield
 
 
-KINDS = ["shuffle", "half", "odd", "split", "map", "batched", "format", "range", "columns"]
+KINDS = ["shuffle", "half", "odd", "split", "map", "batched", "format", "range", "columns", "folds"]
 STEPS = st.lists(st.sampled_from(KINDS), max_size=5)
 
 
@@ -48,6 +48,8 @@ def test_of_hugging_faces(steps, seed):
             data = data.remove_columns(data.column_names[1:]).rename_column("place", "id").rename_column("id", "place")
         elif step == "format":
             data = data.with_format("numpy").with_format(None)
+        elif step == "folds" and len(data) > 4:
+            data = concatenate_datasets([data.shard(3, fold, contiguous=False) for fold in (0, 2)])
         elif step == "split" and len(data) > 4:
             data = data.train_test_split(0.25, seed=seed)["train"]
     rows = original_rows(data)

@@ -54,19 +54,26 @@ def _parts(table: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _rows_made_from(dataset: Any) -> Ids | None:
-    """Return the rows from which a table was made, that was noted or is a range of one; None of others."""
+    """Return the rows from which a table was made, that was noted, is a range of one, or has a part several times.
+
+    None of others: their rows are their own.
+    """
     table: Any = getattr(dataset, "_data", None)
     found: list[Ids] = []
+    own, firsts, at = np.arange(0 if table is None else len(table)), dict[Any, Any](), 0
     sources = set()
     for address, part in _parts(table):
-        if sum(map(len, found)) == len(table):
+        if at == own.size:
             break  # that was the first column
-        if address not in _MADE:
-            return None
-        _, rows, first = _MADE[address]
+        # Selections of one data set that were concatenated have all of its table, each once more.
+        part_of_own = firsts.setdefault((address, part.offset, len(part)), (part, own, at - part.offset))
+        _, rows, first = _MADE.get(address, part_of_own)
         sources.add(id(rows))
         found.append(rows[first + part.offset :][: len(part)])
-    return np.concatenate(found) if len(sources) == 1 else None
+        at += len(part)
+    if len(sources) != 1 or (sources == {id(own)} and len(firsts) == len(found)):
+        return None
+    return np.concatenate(found)
 
 
 def _note(table: Any, rows: Ids) -> None:
