@@ -38,9 +38,9 @@ ROOMS = {
     "torch": ["adapters/torch"],
     # What has TensorFlow beside PyTorch, which others then needn't load.
     "keras": [
+        "adapters/test_twice.py",
         "adapters/keras",
         "adapters/tensorflow",
-        "adapters/test_twice.py",
         "benchmarks/demo/test_stream.py",
         "benchmarks/streams",
     ],

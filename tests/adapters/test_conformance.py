@@ -59,13 +59,6 @@ def case(request, tmp_path_factory):
 
 
 @TWO_WORKERS
-@FEW_WORKERS
-@pytest.mark.parametrize("clause", CLAUSES)
-def test_our_adapters_keep_their_contract(case, clause):
-    CLAUSES[clause](case)
-
-
-@TWO_WORKERS
 @pytest.mark.parametrize("workers", [0, 2])
 def test_the_kit_finds_a_stale_mask_in_real_workers(workers):
     data = pytest.importorskip("torch.utils.data")
@@ -96,6 +89,13 @@ def test_the_kit_finds_ids_that_real_workers_count():
     CLAUSES["ids"](Case(make, SAMPLES, (0,)))
     with pytest.raises(BrokenContract, match="Clause 'ids'"):
         CLAUSES["ids"](Case(make, SAMPLES, (2,)))
+
+
+@TWO_WORKERS
+@FEW_WORKERS
+@pytest.mark.parametrize("clause", CLAUSES)
+def test_our_adapters_keep_their_contract(case, clause):
+    CLAUSES[clause](case)
 
 
 def start():

@@ -56,13 +56,19 @@ def of_tensorflow(pruner, index, workers):
 ADAPTERS = (of_torch, of_iterable, of_stream_in_torch, of_webdataset, of_tensorflow)
 
 
-@pytest.fixture(params=ADAPTERS, ids=lambda make: make.__name__)
-def case(request, index):
+@pytest.fixture(scope="module", params=ADAPTERS, ids=lambda make: make.__name__)
+def make(request):
+    """How an adapter's loader is made: each runs all tests before the next one, and TensorFlow is the last."""
+    return request.param
+
+
+@pytest.fixture
+def case(request, make, index):
     """A pruner, what is iterated, and a function that observes a batch of it."""
     pruner = start()
     workers = getattr(request.node, "callspec", None)
     workers = 0 if workers is None else workers.params.get("workers", 0)
-    loader = request.param(pruner, index, workers)
+    loader = make(pruner, index, workers)
 
     def observe(batch):
         ids = np.array(np.asarray(batch[0]))

@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -72,10 +72,15 @@ def group(rank: int, folder: Path, backend: str = "gloo", *, world: int = WORLD,
 
 
 def meet(folder: Path) -> None:
-    """Choose a port at which processes meet that are no `group`, but become one by what is `launched`."""
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        (folder / "port").write_text(str(free.getsockname()[1]))
+    """Choose a port at which processes meet that are no `group`, but become one by what is `launched`.
+
+    Below those that the system chooses: it could give one of these to another program before the ranks meet there.
+    """
+    for port in range(20000 + os.getpid() % 10000, 32000):
+        with closing(socket.socket()) as free, suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            (folder / "port").write_text(str(port))
+            return
 
 
 def launched(rank: int, folder: Path | None = None, world: int = WORLD) -> None:
