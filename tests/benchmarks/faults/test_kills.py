@@ -35,12 +35,13 @@ def first_epoch(life):
 
 @pytest.fixture
 def stopped(tmp_path):
-    """A run that was killed once its first epochs were safe."""
+    """A run that was killed once its first epoch was safe."""
     folder = tmp_path / "run"
     folder.mkdir()
-    seconds = 0.05
-    while not live(train, folder, seconds=seconds).said("saved"):
-        seconds *= 2
+    child = Child(lambda say: train(folder, say))
+    assert child.wait_for("saved")
+    child.kill()
+    child.follow()
     assert not (folder / "result.json").exists()
     return folder
 

@@ -31,8 +31,7 @@ def save(folder, rank, trained, steps):
 
 
 def train(rank, folder, world=WORLD, timeout=30, seconds=SECONDS):
-    """Say what a rank is told that survives another."""
-    told = "nothing"
+    """Write what a rank is told that survives another."""
     try:
         with group(rank, folder, world=world, timeout=timeout):
             trained = Trained(rank, world)
@@ -40,8 +39,7 @@ def train(rank, folder, world=WORLD, timeout=30, seconds=SECONDS):
                 with name_lost_ranks(seconds):
                     trained.go(after_step=partial(save, folder, rank))
             except PrunedataError as error:
-                told, failed = str(error), time.time()
-                (folder / f"told-{rank}.json").write_text(json.dumps([told, failed, str(error.__cause__)]))
+                (folder / f"told-{rank}.json").write_text(json.dumps([str(error), str(error.__cause__)]))
                 raise
     finally:
         os._exit(3)  # the group cannot be taken down in good order any more
@@ -49,7 +47,7 @@ def train(rank, folder, world=WORLD, timeout=30, seconds=SECONDS):
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory):
-    """A folder in which three ranks have trained, one of which was killed, and when that was."""
+    """A folder in which three ranks have trained, one of which was killed."""
     folder = tmp_path_factory.mktemp("killed")
     context = clean_processes()
     ranks = [context.Process(target=train, args=(rank, folder)) for rank in range(WORLD)]
@@ -60,26 +58,22 @@ def killed(tmp_path_factory):
             break
         time.sleep(0.05)
     os.kill(ranks[VICTIM].pid, signal.SIGKILL)
-    at = time.time()
     for rank in ranks:
         rank.join(100)
         rank.kill()
     assert ranks[VICTIM].exitcode == -signal.SIGKILL
-    return folder, at
+    return folder
 
 
 def test_those_that_are_left_name_the_one_that_was_killed(killed):
-    folder, at = killed
     for rank in {*range(WORLD)} - {VICTIM}:
-        told, when, _ = json.loads((folder / f"told-{rank}.json").read_text())
+        told, _ = json.loads((killed / f"told-{rank}.json").read_text())
         assert "Expected all 3 ranks to train. Got no answer from rank 1 within 3 s" in told
-        assert when - at < 30 + SECONDS  # the group's timeout, and the time for an answer
 
 
 def test_another_number_of_ranks_goes_on_exactly(killed):
-    folder, _ = killed
     one, rest = Trained(0, 1).go().found(), Trained(0, 1)
-    saved = [torch.load(folder / f"saved-{each}.pt", weights_only=True) for each in range(WORLD)]
+    saved = [torch.load(killed / f"saved-{each}.pt", weights_only=True) for each in range(WORLD)]
     rest.plain.load_state_dict(saved[0]["model"])
     rest.pruner.load_state_dict([each["pruner"] for each in saved])
     found = rest.go().found()
@@ -109,7 +103,7 @@ def test_the_one_that_is_left_names_one_that_hangs(tmp_path):
     for rank in ranks:
         rank.kill()
         rank.join()
-    told, _, cause = json.loads((tmp_path / "told-0.json").read_text())
+    told, cause = json.loads((tmp_path / "told-0.json").read_text())
     assert "Expected all 2 ranks to train. Got no answer from rank 1 within 1 s" in told
     assert f"Timed out waiting {HUNG}000ms" in cause
 
