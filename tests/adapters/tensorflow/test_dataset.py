@@ -210,6 +210,8 @@ def test_losses_may_come_as_tensors_of_any_kind():
         (lambda: raw().shuffle(10), "Shuffle after wrap"),
         (lambda: raw().shuffle(10, seed=1).map(lambda text: text), "Shuffle after wrap"),
         (lambda: raw().shuffle(10, reshuffle_each_iteration=False), "Shuffle after wrap"),
+        (mixed, "sample_from_datasets"),
+        (lambda: mixed(seed=3, rerandomize_each_iteration=True), "sample_from_datasets"),
         (lambda: raw().map(lambda text: text, 2, deterministic=False), "deterministic"),
         (lambda: raw().with_options(unordered()), "deterministic"),
         (lambda: [1, 2], "Expected a tf.data.Dataset"),
@@ -228,12 +230,15 @@ def unordered():
     return options
 
 
-def test_a_shuffle_that_is_the_same_in_every_run_is_as_good_as_none():
-    pruner = make_pruner()
-    train(
-        wrap(raw().shuffle(SAMPLES, seed=3, reshuffle_each_iteration=False), pruner).map(by_content).batch(32), pruner
-    )
-    assert [record["observed"] for record in pruner.history] == [record["kept"] for record in pruner.history]
+def mixed(**options):
+    return tf.data.Dataset.sample_from_datasets([raw().take(40), raw().skip(40)], [0.5, 0.5], **options)
+
+
+def test_an_order_that_is_the_same_in_every_run_is_as_good_as_none():
+    for same in (raw().shuffle(SAMPLES, seed=3, reshuffle_each_iteration=False), mixed(seed=3)):
+        pruner = make_pruner()
+        train(wrap(same, pruner).map(by_content).batch(32), pruner)
+        assert [record["observed"] for record in pruner.history] == [record["kept"] for record in pruner.history]
 
 
 def by_content(number, text):
