@@ -199,6 +199,10 @@ def test_losses_may_come_as_tensors_of_any_kind():
 # -- refused, with the reason
 
 
+def mixed(**options):
+    return tf.data.Dataset.sample_from_datasets([raw().take(40), raw().skip(40)], [0.5, 0.5], **options)
+
+
 @pytest.mark.parametrize(
     ("dataset", "why"),
     [
@@ -228,10 +232,6 @@ def unordered():
     options = tf.data.Options()
     options.deterministic = False
     return options
-
-
-def mixed(**options):
-    return tf.data.Dataset.sample_from_datasets([raw().take(40), raw().skip(40)], [0.5, 0.5], **options)
 
 
 def test_an_order_that_is_the_same_in_every_run_is_as_good_as_none():
