@@ -125,6 +125,15 @@ def test_chunks_are_filtered_whatever_of_them_is_kept(monkeypatch, parts, more):
         pruner.observe(np.where(keep, 0.0, 1.0)[kept], kept)
 
 
+def test_the_first_sample_does_not_wait_for_hundreds_of_files():
+    read, pruner = [], Pruner(1000, epochs=2)
+    files = (read.append(number) or b"an image" for number in range(1000))
+    pairs = wrap(tf.data.Dataset.from_generator(lambda: files, output_signature=tf.TensorSpec((), tf.string)), pruner)
+    pruner.begin_epoch()
+    next(iter(pairs))
+    assert len(read) < 100
+
+
 def test_samples_of_various_shapes():
     pruner = make_pruner()
     ragged = tf.data.Dataset.range(SAMPLES).map(lambda uid: tf.fill([uid % 5], uid))
