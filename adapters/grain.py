@@ -99,8 +99,10 @@ def _name(dataset: object) -> str:
 
 
 def _stages(dataset: Any) -> list[Any]:
-    """Return the dataset and all datasets that it is made from."""
-    return [dataset, *(stage for parent in getattr(dataset, "_parents", ()) for stage in _stages(parent))]
+    """Return the dataset and all datasets that it is made from; mp_prefetch() has one for each worker."""
+    shards = getattr(dataset, "_datasets", ())
+    parents = [*getattr(dataset, "_parents", ()), *(shards if isinstance(shards, list) else ())]
+    return [dataset, *(stage for parent in parents for stage in _stages(parent))]
 
 
 class GrainRun(Adapter):

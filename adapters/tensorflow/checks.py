@@ -76,6 +76,11 @@ def _check_order(stage: Any) -> None:
             "shuffle(), which gives another order in each pass or each run. Shuffle after wrap(), so that the ids are "
             "shuffled, too. (list_files() also shuffles: use list_files(..., shuffle=False).)"
         )
+    elif name == "_DirectedInterleaveDataset" and not all(map(_is_fixed, _draws(stage))):
+        why = (
+            "sample_from_datasets(), which draws in another order in each pass or each run. Give it a seed, and leave "
+            "out rerandomize_each_iteration."
+        )
     elif _is_unordered(stage):
         why = "deterministic=False, with which the order depends on timing. Leave it out."
     elif "Interleave" in name and _number(getattr(stage, "_cycle_length", None)) == tf.data.AUTOTUNE:
@@ -99,10 +104,16 @@ def _is_unordered(stage: Any) -> bool:
     return any(node.attr["deterministic"].s == b"false" for node in nodes if "deterministic" in node.attr)
 
 
-def _is_fixed(shuffle: Any) -> bool:
-    """Return whether a shuffle gives the same order in every pass: it has a seed, and does not reshuffle."""
-    seeds = (_number(getattr(shuffle, "_seed", None)), _number(getattr(shuffle, "_seed2", None)))
-    return not getattr(shuffle, "_reshuffle_each_iteration", True) and seeds != (0, 0)
+def _draws(mixture: Any) -> list[Any]:
+    """Return the random numbers by which a mixture chooses the dataset of its next sample."""
+    return [stage for stage in stages(mixture._inputs()[0]) if type(stage).__name__ == "_RandomDataset"]
+
+
+def _is_fixed(stage: Any) -> bool:
+    """Return whether a shuffle, or random numbers, are the same in every pass: they have a seed, and are kept."""
+    seeds = (_number(getattr(stage, "_seed", None)), _number(getattr(stage, "_seed2", None)))
+    changes = getattr(stage, "_reshuffle_each_iteration", getattr(stage, "_rerandomize", True))
+    return not changes and seeds != (0, 0)
 
 
 def _number(tensor: Any) -> int | None:

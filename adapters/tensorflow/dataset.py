@@ -20,6 +20,8 @@ __all__ = ["Gate", "samples_in", "wrap"]
 CHUNK = 512
 """Samples that are filtered together: one by one, the filter would cost more than a cheap decoder."""
 CHUNK_BYTES = 1 << 24
+TEXT_BYTES = 1 << 18
+"""What a text is taken to have, as it is most often a file with an image."""
 PASSES = 16
 """Most passes over a dataset in an epoch. A loop needs one; each look at the first batch begins another."""
 
@@ -84,7 +86,8 @@ def _prints_in(dataset: tf.data.Dataset) -> Prints:
 
 
 def _chunk(spec: Any) -> int:
-    size = sum(part.shape.num_elements() * part.dtype.size for part in tf.nest.flatten(spec) if part.dtype != tf.string)
+    parts = tf.nest.flatten(spec)
+    size = sum(p.shape.num_elements() * (TEXT_BYTES if p.dtype == tf.string else p.dtype.size) for p in parts)
     return int(max(1, min(CHUNK, CHUNK_BYTES // max(size, 1))))
 
 

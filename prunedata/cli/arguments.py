@@ -38,11 +38,14 @@ def add_top(parser: argparse.ArgumentParser, default: int | float, what: str) ->
 
 
 def _top(text: str) -> int | float:
-    top = number(text)
     try:
+        top = number(text)
         count_top(top, 1)
     except PrunedataError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+    except ValueError:
+        told = f"Expected a number, or a fraction such as 0.1 or 10%. Got {text!r}."
+        raise argparse.ArgumentTypeError(told) from None
     return top
 
 

@@ -60,7 +60,7 @@ def _doctor(args: argparse.Namespace) -> int:
     else:
         facts = list(_store(args.what))
     if args.json:
-        print(json.dumps([asdict(fact) for fact in facts]))
+        print(json.dumps({"facts": [asdict(fact) for fact in facts]}))
     else:
         print("\n".join(table([astuple(fact) for fact in facts], left=(0, 1, 2))))
     return int(any(fact.state == "wrong" for fact in facts))

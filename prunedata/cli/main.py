@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from prunedata import __version__
@@ -84,6 +85,9 @@ def _index(args: argparse.Namespace) -> None:
     from prunedata.streams.shards import ShardIndex, expand
 
     shards = [url for shards in args.shards for url in expand(shards)]
+    output = Path(args.output)
+    if output.is_dir() or not output.parent.is_dir():  # reading all shards may take hours
+        raise PrunedataError(f"Expected --output to be a file in a folder that exists. Got {args.output}.")
     with meter() as show:
         index = ShardIndex.scan(shards, progress=lambda urls: _counted(urls, show))
     index.save(args.output)
@@ -103,6 +107,7 @@ def _counted(shards: Iterable[str], show: Callable[[float, str], None]) -> Itera
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program on `argv`, by default the command line's; return its exit status, 2 on an error."""
+    _prepare_output()
     try:
         try:
             args = parser().parse_args(argv)
@@ -126,6 +131,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("prunedata: error: Expected data that fit into memory. Got more than this machine has.", file=sys.stderr)
         return 2
     return 0 if status is None else int(status)
+
+
+def _prepare_output() -> None:
+    """Write characters that a terminal cannot show as escapes; and let there be streams to write to."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # it was closed by the program that started this one
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (it stays open)
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _close_output() -> None:

@@ -93,7 +93,8 @@ def most_pruned(state: RunState, top: int | float) -> list[dict[str, int]]:
 def times_pruned(state: RunState) -> Ids:
     """Return in how many finished epochs each sample was left out, shape (samples,); 0 if it is not searched."""
     absent = state.arrays.get("absent", np.uint32(0))
-    times = np.maximum(len(state.history) - absent - state.visits.astype(np.int64), 0)
+    left = np.uint32(len(state.history)) - absent - state.visits.astype(np.uint32)  # modulo 2**32, as absent is
+    times = np.maximum(left.view(np.int32), 0).astype(np.int64)
     return times if num_searched(state) == state.samples else np.where(searched(state), times, 0)
 
 

@@ -216,8 +216,8 @@ class Engine:
                 earlier = ledger.arrays.finished
                 ledger.end_epoch(tally, arrays, record, reset=self.pruning.schedule.resets(epoch.number))
                 self._close()
-                if tally.observed < epoch.trained_on or delivery.left_out or totals.skipped:
-                    self.identity.miss(epoch.trained & (tally.visits == 0))
+                if tally.observed != epoch.trained_on or delivery.left_out or totals.skipped:
+                    self.identity.miss(epoch.trained, tally.visits)
                 self._look(earlier)
             if commit:
                 self.commit()

@@ -13,7 +13,7 @@ import numpy as np
 from prunedata.checks import warn
 from prunedata.errors import OtherData, PrunedataError
 from prunedata.store.state import LOST, RunState
-from prunedata.types import Arrays, Ids, Keys, Mask
+from prunedata.types import Arrays, Counts, Ids, Keys, Mask
 
 __all__ = ["Identity", "Prints", "Whole", "drawn_alike", "fingerprint", "print_of", "prints_by", "probed"]
 
@@ -166,10 +166,11 @@ class Identity:
         if not self.is_told:
             self.keys = state.keys
 
-    def miss(self, samples: Mask) -> None:
-        """Record which samples the epoch that ends kept, and did not observe."""
-        if samples.any():
-            self.rest |= {"absent": self.rest.get("absent", np.zeros(samples.size, dtype=np.uint32)) + samples}
+    def miss(self, trained: Mask, visits: Counts) -> None:
+        """Record which samples the epoch that ends kept and did not observe; or observed again, modulo 2**32."""
+        missed = trained.astype(np.uint32) - visits.astype(np.uint32)
+        if missed.any():
+            self.rest |= {"absent": self.rest.get("absent", np.uint32(0)) + missed}
 
     def refuse_unknown(self) -> None:
         """Raise if the run follows rows whose keys are unknown."""

@@ -90,6 +90,24 @@ def test_two_processes_give_what_threads_give_and_a_stopped_run_goes_on():
     assert np.concatenate(seen).tolist() + rest[0][0] == expected[1][0]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("in_each", "delivered"), [(False, 48), (True, 32)])
+def test_processes_may_drop_what_makes_no_batch(in_each, delivered):
+    def build(kept):
+        pairs = kept.to_iter_dataset() if in_each else kept
+        batches = pairs.batch(16, drop_remainder=True)
+        batches = batches if in_each else batches.to_iter_dataset()
+        return batches.mp_prefetch(grain.MultiprocessingOptions(num_workers=2))
+
+    pruner = start()
+    dataset = wrap(source(), pruner, build)
+    pruner.begin_epoch()
+    for ids, _ in dataset:
+        pruner.observe(np.cos(ids), ids)
+    pruner.end_epoch()
+    assert pruner.history[0]["observed"] == delivered
+
+
 def test_without_build_the_elements_come_one_by_one_and_go_on_as_grains():
     pruner = start()
     assert len(train(wrap(source(), pruner).batch(BATCH), pruner)) == 4

@@ -52,7 +52,7 @@ def doctor(say):
     def call(what=""):
         status, out, err = say(f"doctor {what} --json")
         assert err == ""
-        return status, {fact["what"]: (fact["state"], fact["told"]) for fact in json.loads(out)}
+        return status, {fact["what"]: (fact["state"], fact["told"]) for fact in json.loads(out)["facts"]}
 
     return call
 

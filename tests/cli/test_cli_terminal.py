@@ -131,6 +131,30 @@ def test_what_cannot_be_written_is_told(place, command):
     assert done.stderr == "prunedata: error: [Errno 28] No space left on device\n"
 
 
+def test_a_terminal_that_cannot_show_a_label_gets_it_as_an_escape(place, tmp_path):
+    names = tmp_path / "names.txt"
+    names.write_text("Küche\n" * 300, encoding="utf-8")
+    done = subprocess.run(
+        [*PROGRAM, "suspects", place, "--labels", names],
+        capture_output=True, text=True, env=ENVIRONMENT | {"PYTHONIOENCODING": "ascii"}, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "K\\xfcche" in done.stdout
+
+
+@pytest.mark.parametrize(("closed", "status"), [(">&-", 0), ("2>&-", 2)])
+def test_a_program_without_output_has_its_status_all_the_same(place, closed, status):
+    command = [*PROGRAM, "inspect", place if status == 0 else f"{place}.none"]
+    shell = ["sh", "-c", f'"$@" {closed}', "sh", *command]
+    done = subprocess.run(shell, capture_output=True, text=True, env=ENVIRONMENT, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (status, "", "")
+
+
+def test_an_index_that_cannot_be_written_is_refused_before_shards_are_read(refuses, tmp_path):
+    for output in (tmp_path, tmp_path / "none" / "index.json"):
+        assert "Expected --output to be a file in a folder" in refuses(f"index none.tar --output {output}")
+
+
 # The command ``prunedata top``, once into a pipe, and again and again in a terminal.
 
 

@@ -29,14 +29,16 @@ def test_it_says_what_the_run_was_given_and_where_it_stands(tmp_path):
     assert json.loads(json.dumps(found)).keys() == found.keys()
 
 
-@pytest.mark.parametrize("dropped", [0, 1])
-def test_counts_and_the_most_pruned_are_those_of_the_run(tmp_path, dropped):
-    """Samples of a batch that was dropped are not pruned, before a resume and after it."""
+@pytest.mark.parametrize(("dropped", "again"), [(0, 0), (1, 0), (0, 2)])
+def test_counts_and_the_most_pruned_are_those_of_the_run(tmp_path, dropped, again):
+    """Samples of a batch that was dropped are not pruned, and those that were observed again are not pruned less."""
     run = start(tmp_path)
     left_out = np.zeros(SAMPLES, dtype=int)
     for number in range(8):
         observe(run, -dropped or None)
         run.skip(50 * dropped)
+        for _ in range(again):
+            run.observe(np.cos(np.arange(SAMPLES)), np.arange(SAMPLES))  # those that are left out, too
         left_out += ~run.current.keep
         run.end_epoch()
         if number == 3:

@@ -125,6 +125,15 @@ def test_chunks_are_filtered_whatever_of_them_is_kept(monkeypatch, parts, more):
         pruner.observe(np.where(keep, 0.0, 1.0)[kept], kept)
 
 
+def test_the_first_sample_does_not_wait_for_hundreds_of_files():
+    read, pruner = [], Pruner(1000, epochs=2)
+    files = (read.append(number) or b"an image" for number in range(1000))
+    pairs = wrap(tf.data.Dataset.from_generator(lambda: files, output_signature=tf.TensorSpec((), tf.string)), pruner)
+    pruner.begin_epoch()
+    next(iter(pairs))
+    assert len(read) < 100
+
+
 def test_samples_of_various_shapes():
     pruner = make_pruner()
     ragged = tf.data.Dataset.range(SAMPLES).map(lambda uid: tf.fill([uid % 5], uid))
@@ -199,6 +208,10 @@ def test_losses_may_come_as_tensors_of_any_kind():
 # -- refused, with the reason
 
 
+def mixed(**options):
+    return tf.data.Dataset.sample_from_datasets([raw().take(40), raw().skip(40)], [0.5, 0.5], **options)
+
+
 @pytest.mark.parametrize(
     ("dataset", "why"),
     [
@@ -210,6 +223,8 @@ def test_losses_may_come_as_tensors_of_any_kind():
         (lambda: raw().shuffle(10), "Shuffle after wrap"),
         (lambda: raw().shuffle(10, seed=1).map(lambda text: text), "Shuffle after wrap"),
         (lambda: raw().shuffle(10, reshuffle_each_iteration=False), "Shuffle after wrap"),
+        (mixed, "sample_from_datasets"),
+        (lambda: mixed(seed=3, rerandomize_each_iteration=True), "sample_from_datasets"),
         (lambda: raw().map(lambda text: text, 2, deterministic=False), "deterministic"),
         (lambda: raw().with_options(unordered()), "deterministic"),
         (lambda: [1, 2], "Expected a tf.data.Dataset"),
@@ -228,12 +243,11 @@ def unordered():
     return options
 
 
-def test_a_shuffle_that_is_the_same_in_every_run_is_as_good_as_none():
-    pruner = make_pruner()
-    train(
-        wrap(raw().shuffle(SAMPLES, seed=3, reshuffle_each_iteration=False), pruner).map(by_content).batch(32), pruner
-    )
-    assert [record["observed"] for record in pruner.history] == [record["kept"] for record in pruner.history]
+def test_an_order_that_is_the_same_in_every_run_is_as_good_as_none():
+    for same in (raw().shuffle(SAMPLES, seed=3, reshuffle_each_iteration=False), mixed(seed=3)):
+        pruner = make_pruner()
+        train(wrap(same, pruner).map(by_content).batch(32), pruner)
+        assert [record["observed"] for record in pruner.history] == [record["kept"] for record in pruner.history]
 
 
 def by_content(number, text):
