@@ -48,24 +48,9 @@ def shift_by_own_loss(outputs: Any, inputs: Any, *, shifted: bool, model: Any = 
 
     The loss may be the mean over the labels of the batch, as most models have it; or their sum divided by the
     ``num_items_in_batch`` that the Trainer gives where several batches make one step. Many models are given it and
-    ignore it.
-
-    Parameters
-    ----------
-    outputs : dict or object
-        What the model returned, with its ``loss``. One to which more was added (``aux_loss``) says nothing.
-    inputs : dict
-        What it was called with.
-    shifted : bool
-        Whether position n of the output is taken to predict label n + 1. At random weights both readings give much
-        the same mean, so the nearer one is chosen.
-    model : Module, optional
-        As :func:`losses_and_counts` has it.
-
-    Raises
-    ------
-    PrunedataError
-        If the loss is another one.
+    ignore it. One to which more was added (``aux_loss``) says nothing. ``shifted`` is the reading that is assumed: at
+    random weights both give much the same mean, so the nearer one is chosen. Raises :class:`PrunedataError` if the loss
+    is another one.
     """
     loss = part_of(outputs, "loss")
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or part_of(outputs, "aux_loss") is not None:

@@ -16,21 +16,14 @@ SAME = ("gradient_accumulation_steps", "dataloader_drop_last")
 
 
 class Stand(NamedTuple):
-    """Where a run stands among its optimizer steps.
-
-    Attributes
-    ----------
-    changes : tuple of Change
-        How the number of its steps has changed.
-    began : int
-        The step at which the open epoch began, or at which the next one does.
-    total : int
-        How many steps the run has.
-    """
+    """Where a run stands among its optimizer steps."""
 
     changes: tuple[Change, ...]
+    """How the number of its steps has changed."""
     began: int
+    """The step at which the open epoch began, or at which the next one does."""
     total: int
+    """How many steps the run has."""
 
 
 def _path(folder: str, rank: int) -> Path:
@@ -52,12 +45,8 @@ def load(folder: str | None, args: Any, pruner: Pruner) -> Stand | None:
     """Let a run go on from where it was saved, and return where that is among its steps; None if it begins.
 
     Another number of processes may go on, each from the states of all that were saved. Without a folder the run begins.
-
-    Raises
-    ------
-    PrunedataError
-        If nothing was saved, or it is of another run or was saved with other steps; or if a run that has begun is to
-        begin.
+    Raises :class:`PrunedataError` if nothing was saved, or it is of another run or was saved with other steps; or if a
+    run that has begun is to begin.
     """
     if folder is None:
         if pruner.next_epoch:

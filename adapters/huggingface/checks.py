@@ -86,10 +86,7 @@ def check_release(trainer: type = transformers.Trainer, release: str = transform
 def check_values(values: Any, args: Any) -> int:
     """Return the samples of an optimizer step, from the result of ``set_initial_training_values``.
 
-    Raises
-    ------
-    PrunedataError
-        If it gave other values than the tested releases do.
+    Raises :class:`PrunedataError` if it gave other values than the tested releases do.
     """
     step: int = args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
     if not isinstance(values, tuple) or len(values) != 7 or (values[0], values[4]) != (args.num_train_epochs, step):

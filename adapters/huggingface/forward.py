@@ -20,27 +20,13 @@ class ForwardWatch:
 
     Passes without gradients, as for metrics, are left out: nothing is trained on them.
 
-    Parameters
-    ----------
-    losses_of : callable
-        ``losses_of(outputs, inputs)`` returns one loss for each sample, shape (n,), and over how many labels each is
-        the mean, shape (n,), or None where that is not known.
-    logits_of : callable
-        ``logits_of(outputs, inputs)`` returns what the model says of each sample, or None.
-    waits : bool
-        Whether there may be several passes, of which :meth:`choose` takes one. Else the losses are taken at once,
-        before the trainer multiplies the model's own loss in place.
+    ``losses_of(outputs, inputs)`` returns one loss for each sample, shape (n,), and over how many labels each is the
+    mean, shape (n,), or None where that is not known; ``logits_of(outputs, inputs)`` what the model says of each
+    sample, or None. ``waits``: there may be several passes, of which :meth:`choose` takes one. Else the losses are
+    taken at once, before the trainer multiplies the model's own loss in place.
 
-    Attributes
-    ----------
-    losses : Tensor of float, shape (n,), or None
-        Of the forward pass, without a graph.
-    counts : Tensor of float, shape (n,), or None
-        Over how many labels each is the mean, if that is known; 0 for a sample that has no part in the loss.
-    logits : Tensor of float, shape (n, classes), or None
-        Of that pass, without a graph.
-    called : dict
-        What the model was called with.
+    ``losses``, shape (n,), ``counts``, 0 for a sample that has no part in the loss, and ``logits``, shape (n, classes),
+    are those of the pass, without a graph; ``called`` is what the model was called with.
     """
 
     def __init__(

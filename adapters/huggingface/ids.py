@@ -42,13 +42,9 @@ def _check_batch(batch: Any) -> None:
 
 
 class BatchesWithIds:
-    """A pruned loader whose batches are dicts with the ids among them.
+    """A pruned loader whose batches are dicts with the ids among them. Its attributes are to be found here, too.
 
-    Parameters
-    ----------
-    loader : DataLoader
-        As ``prunedata.adapters.torch.wrap(loader, pruner, with_ids=True)`` returned it. Its attributes are to be
-        found here, too.
+    It is wrapped ``with_ids=True``.
     """
 
     def __init__(self, loader: DataLoader[Any]) -> None:
@@ -114,21 +110,10 @@ def samples_in(given: Any, *_: Any, **__: Any) -> int | None:
 
 
 class OwnLoader:
-    """A Trainer's own loader, whose batches have ids, as ``prunedata_ids``.
+    """A Trainer's own loader, whose batches have ids, as ``prunedata_ids``; a sample of a stream has its id at ``key``.
 
-    Parameters
-    ----------
-    trainer : transformers.Trainer
-    pruner : Pruner
-    key : str, optional
-        Where a sample of a stream has its id.
-
-    Attributes
-    ----------
-    starts : ndarray of int64, shape (rows + 1,), or None
-        Of a packed dataset: see :func:`packed_starts`.
-    batches : int or None
-        How many this process gets in an epoch, if that is known.
+    ``starts`` are those of a packed dataset, see :func:`packed_starts`; ``batches`` are as many as this process gets in
+    an epoch, None if that is not known.
     """
 
     def __init__(self, trainer: Any, pruner: Pruner, key: str | None = None) -> None:

@@ -18,37 +18,21 @@ __all__ = ["Part", "evaluating", "without_labels"]
 
 @dataclass
 class Part:
-    """The samples of a batch that count.
-
-    Attributes
-    ----------
-    ids : ndarray of int64, shape (n,)
-        Of all its samples.
-    weights : ndarray of float32, shape (n,)
-        What their losses weigh.
-    counted : ndarray of bool, shape (n,)
-        Which of them count.
-    rows : bool
-        Whether only the rows that count are in the batch; of one of which none counts, the first.
-    labels : dict
-        The labels of all samples, where those of what does not count were taken.
-    given : Tensor or None
-        The label of each sample, shape (n,), if the run may keep it: before any were taken.
-    apart : dict or None
-        The rows that do not count, where they have left the batch and their losses are recorded.
-    factor : float
-        What to multiply the loss of the batch by, if it is a mean over the batch: so that what is trained on is the
-        mean over what counts in the whole step.
-    """
+    """The samples of a batch that count: ids, weights of the losses, and which count, all of shape (n,)."""
 
     ids: SomeIds
     weights: Weights
     counted: npt.NDArray[np.bool_]
     rows: bool = False
+    """Whether only the rows that count are in the batch; of one of which none counts, the first."""
     labels: dict[str, Any] = field(default_factory=dict)
+    """The labels of all samples, where those of what does not count were taken."""
     given: torch.Tensor | None = None
+    """The label of each sample, shape (n,), if the run may keep it: before any were taken."""
     apart: dict[str, Any] | None = None
+    """The rows that do not count, where they have left the batch and their losses are recorded."""
     factor: float = 1.0
+    """Times a mean over the batch it makes the mean over what counts in the whole step."""
 
     @property
     def none(self) -> bool:

@@ -98,28 +98,14 @@ def logits_of(outputs: Any, inputs: Any, model: Any) -> torch.Tensor | None:
 def losses_and_counts(
     outputs: Any, inputs: Any, *, shifted: bool, model: Any = None, samples: int | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the loss of each sample, and over how many labels it is the mean.
+    """Return the loss of each sample, and over how many labels it is the mean; both Tensors of float, shape (n,).
 
-    Parameters
-    ----------
-    outputs : dict or object
-        Of the forward pass, just now, as a model sets ``config.problem_type`` there. With ``logits`` of shape
-        (n, classes), or (n, tokens, classes); with ``log_probs`` and ``label_mask`` of shape (n, tokens), as TRL has
-        it; or what a stock head returns.
-    inputs : dict
-        With ``labels`` of shape (n,) or (n, tokens); tokens labeled -100 have no loss.
-    shifted : bool
-        Whether position n of the output predicts label n + 1.
-    model : Module, optional
-        Of which a stock head may have another loss than a cross entropy.
-    samples : int, optional
-        How many samples are in a batch that may be flat; by default a row is a sample.
-
-    Returns
-    -------
-    losses : Tensor of float, shape (n,)
-    counts : Tensor of float, shape (n,)
-        1 for each sample, or how many of its tokens, or pixels, have a loss.
+    The count is 1, or how many of a sample's tokens, or pixels, have a loss. ``outputs`` are of the forward pass, just
+    now, as a model sets ``config.problem_type`` there: ``logits`` of shape (n, classes), or (n, tokens, classes);
+    ``log_probs`` and ``label_mask`` of shape (n, tokens), as TRL has it; or what the stock head of ``model`` returns.
+    ``inputs`` have ``labels`` of shape (n,) or (n, tokens); tokens labeled -100 have no loss. With ``shifted``,
+    position n of the output predicts label n + 1. ``samples`` are in a batch that may be flat; by default a row is a
+    sample.
     """
     if samples is not None and is_flat(inputs):
         return _sequence_losses(outputs, inputs, samples, shifted=shifted)

@@ -16,12 +16,7 @@ __all__ = ["Change", "Steps", "stretch"]
 class Steps:
     """How many batches and optimizer steps each epoch of a run has, in each of its processes.
 
-    Attributes
-    ----------
-    batches : sequence of int, shape (epochs,)
-        Of each epoch.
-    accumulate : int
-        Batches that an optimizer step is made of. The last step of an epoch may have fewer.
+    A step is made of ``accumulate`` batches; the last one of an epoch may have fewer.
     """
 
     batches: Sequence[int]
@@ -50,13 +45,7 @@ class Change(NamedTuple):
 
 
 def stretch(scheduler: Any, change: Change) -> None:
-    """Stretch the rest of a scheduler over the remaining steps, in place.
-
-    Raises
-    ------
-    PrunedataError
-        If the scheduler cannot be stretched.
-    """
+    """Stretch the rest of a scheduler over the remaining steps, in place. Raise if it cannot be stretched."""
     if scheduler is None or isinstance(scheduler, ReduceLROnPlateau) or type(scheduler).__name__ == "GreedyLR":
         return  # they go by metrics, not by steps
     if not isinstance(scheduler, LambdaLR):

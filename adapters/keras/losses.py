@@ -27,14 +27,8 @@ def sample_losses(model: Any, y: Any, y_pred: Any, sample_weight: Any) -> Any:
     """Return the losses of a batch's samples, shape (n,), without the losses that layers add.
 
     With several outputs it is the sum over them, by ``loss_weights``. A loss of several values for a sample, as one a
-    step of a sequence, counts as the mean of those that are not masked.
-
-    Raises
-    ------
-    PrunedataError
-        If the model was compiled without a loss.
-    LossError
-        If a loss gives one value for the whole batch.
+    step of a sequence, counts as the mean of those that are not masked. Raises :class:`PrunedataError` if the model was
+    compiled without a loss, and :class:`LossError` if a loss gives one value for the whole batch.
     """
     if model._compile_loss is None:
         raise PrunedataError(
@@ -57,10 +51,7 @@ def logits_of(model: Any, y_pred: Any) -> Any:
 def weighed(model: Any, weights: Any) -> Iterator[None]:
     """Replace a model's loss by that of the samples that count, times their weights, reduced as Keras reduces it.
 
-    Parameters
-    ----------
-    weights : pair of tensors of shape (n,), or None
-        What the losses of a batch weigh, float, and which samples count, bool. None if all count alike.
+    ``weights`` are those of the losses, float, and which samples count, bool, of shape (n,); None if all count alike.
     """
     compiled = model._compile_loss
     if weights is None or compiled is None:

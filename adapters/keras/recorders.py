@@ -19,12 +19,8 @@ class StepRecorder(Adapter):
     """Records the losses of a model's steps, and has what they weigh.
 
     Its ``weights_of(ids)`` returns the weights of a batch's losses and which samples count, shape (n,) each, or None if
-    all are equal; ``add(ids, losses, logits=None)`` records a batch. Both are called within a step.
-
-    Attributes
-    ----------
-    waiting : tensor of int, shape (n,), or None
-        The ids of the batch that is trained on, until its losses are known.
+    all are equal; ``add(ids, losses, logits=None)`` records a batch. Both are called within a step. ``waiting`` are the
+    ids of the batch that is trained on, shape (n,), until its losses are known.
     """
 
     key = "keras"

@@ -23,13 +23,7 @@ MOST_BINS = 64
 
 
 def log_epochs(pruner: Pruner, key: object, write: Write) -> None:
-    """Call `write` whenever an epoch has ended. A second call with the same `key` has no effect.
-
-    Raises
-    ------
-    PrunedataError
-        If `pruner` is no Pruner.
-    """
+    """Call `write` whenever an epoch has ended. A second call with the same `key` has no effect."""
     if not isinstance(pruner, Pruner):
         raise PrunedataError(f"Expected a Pruner to log. Got {type(pruner).__name__}.")
     pruner.attach(EpochLogger(pruner, ("logging", id(key)), write))

@@ -33,14 +33,9 @@ def keys_in(loader: Any, *_: Any, **__: Any) -> list[str] | None:
 
 
 def facts(loader: Any) -> Mapping[str, Any]:
-    """Return what decides how a loader is pruned, by names; nothing for anything but a DataLoader.
+    """Return what decides how a DataLoader, as you would give it to ``wrap``, is pruned, by names; else nothing.
 
     The values are sentences, numbers, or pairs of a state and a sentence.
-
-    Parameters
-    ----------
-    loader : DataLoader
-        As you would give it to ``wrap``.
     """
     if not isinstance(loader, DataLoader):
         return {}

@@ -229,10 +229,7 @@ class PrunedLoader:
         return self._deliver(super().__iter__)  # type: ignore[misc]
 
     def _deliver(self, begin: Callable[[], Iterator[tuple[SomeIds, Any]]]) -> Iterator[Any]:
-        """Yield the batches of the open epoch.
-
-        It begins when the first batch is asked for, as trainers make iterators that they never use.
-        """
+        """Yield the batches of the open epoch. It begins with the first: trainers make iterators they never use."""
         self._run.let_trainer_begin()
         self._order.check_shares(self._run.group_size())
         observed = self._begin(self._pruner.current)
@@ -308,10 +305,7 @@ class PrunedLoader:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a position. Restore the pruner first: a position has a meaning for one mask only.
 
-        Raises
-        ------
-        PrunedataError
-            If it is no state of a loader, or one of another epoch.
+        Raises :class:`PrunedataError` if it is no state of a loader, or one of another epoch.
         """
         check_position(state)
         if self._run.leader is not None and state["epoch"] == self._pruner.next_epoch - 1:

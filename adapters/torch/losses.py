@@ -25,18 +25,12 @@ def fits(ids: SomeIds, losses: Any) -> bool:
 
 
 class Recorder:
-    """Passes losses to the pruner: at once from the host, many together from a device.
-
-    Attributes
-    ----------
-    capacity : int
-        Losses that stay on a device before they are copied to the host together.
-    buffers_all : bool
-        Whether losses on the host go through such a buffer, too: tests use it where there is no device.
-    """
+    """Passes losses to the pruner: at once from the host, many together from a device."""
 
     capacity: ClassVar[int] = 1 << 16
+    """Losses that stay on a device before they are copied to the host together."""
     buffers_all: ClassVar[bool] = False
+    """Whether losses on the host go through such a buffer, too: tests use it where there is no device."""
 
     def __init__(self, pruner: Pruner) -> None:
         self.pruner = pruner
@@ -228,11 +222,8 @@ class DeviceBuffer:
 class Later(Waiting):
     """Compute the losses of many batches of a watched training together, so that a step only copies its logits.
 
-    Parameters
-    ----------
-    record : callable
-        Called as ``record(ids, losses, logits, sizes)``: ids of shape (n,), losses of shape (n,), logits of shape
-        (n, classes) or None, and the number of samples of each batch.
+    They are passed to ``record(ids, losses, logits, sizes)``: ids and losses of shape (n,), logits of shape (n,
+    classes) or None, and the number of samples of each batch.
     """
 
     def __init__(self, record: Callable[[SomeIds, torch.Tensor, Any, list[int]], None]) -> None:

@@ -84,12 +84,10 @@ def names_in(dataset: Any) -> list[str] | None:
 
 
 def _whole_print(dataset: Any) -> str | None:
-    """Return a fingerprint of a Hugging Face ``Dataset`` as a whole: its own, with the files and the order of its rows.
+    """Return a fingerprint of a Hugging Face ``Dataset``: its own, with the files and the order of its rows.
 
-    Its own may be the same for other rows: it covers the functions of ``map``, ``filter`` and ``from_generator``, but
-    not the files that these read. So files that were written again make another fingerprint.
-
-    None for any other dataset, and where rows may be others all the same: they lie in memory, are made by a transform
+    Its own covers the functions of ``map``, ``filter`` and ``from_generator``, but not the files that these read. None
+    for any other dataset, and where rows may be others all the same: they lie in memory, are made by a transform
     whenever they are read, or name files, as those of images, that are opened then.
     """
     datasets = sys.modules.get("datasets")

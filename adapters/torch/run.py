@@ -23,28 +23,7 @@ __all__ = ["TorchRun"]
 
 
 class TorchRun(Adapter):
-    """Holds the losses that are on a device, and reports what the loaders delivered.
-
-    Attributes
-    ----------
-    recorder : Recorder
-    weighted_epoch : Epoch or None
-        The open epoch, if its samples have weights or some are left out by weight.
-    is_shared : bool
-        Whether several processes train the open epoch, so that an order selects which samples of a batch to record.
-    delivery : Delivery or None
-        The report of the loader that began last.
-    place : tuple of int
-        This process's rank and the number of processes, if a trainer deals an epoch to them that no DistributedSampler
-        deals; (0, 1) otherwise.
-    positioned_order : object or None
-        The order of the loader whose position tells what was delivered of the open epoch: that loader began the epoch,
-        and no other one has begun since. None if no position tells it.
-    leader : callable or None
-        Set by the adapter of a trainer that owns the loop over the epochs, while it trains. A loader calls it before
-        its first batch, to begin the epoch if it has not begun. Without it, loaders refuse to be iterated by a trainer
-        that is known to freeze their length.
-    """
+    """Holds the losses that are on a device, and reports what the loaders delivered: ``delivery`` is the last one's."""
 
     key = "torch"
     by_weight = True
@@ -52,10 +31,18 @@ class TorchRun(Adapter):
     def __init__(self, pruner: Pruner) -> None:
         self._pruner, self.recorder = pruner, Recorder(pruner)
         self.weighted_epoch: Epoch | None = None
+        """The open epoch, if its samples have weights or some are left out by weight."""
         self.is_shared = False
+        """Whether several processes train the open epoch: then an order selects which samples of a batch to record."""
         self.place = (0, 1)
+        """Rank and number of processes, if a trainer deals an epoch to them that no DistributedSampler deals."""
         self.positioned_order: object | None = None
+        """The order of the loader that began the open epoch, if no other has begun since: its position tells what was
+        delivered."""
         self.leader: Callable[[], None] | None = None
+        """Set by the adapter of a trainer that owns the loop over the epochs, while it trains. A loader calls it before
+        its first batch, to begin the epoch if it has not begun. Without it, loaders refuse to be iterated by a trainer
+        that is known to freeze their length."""
         self._begun: int | None = None
         self.steps = SharedSteps()
         """Which samples of streams this rank gets in which step."""

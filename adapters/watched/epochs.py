@@ -22,22 +22,9 @@ __all__ = ["WatchedEpochs"]
 class WatchedEpochs:
     """The epochs of one watched training. An epoch opens with its first losses; after an error recording stops.
 
-    Parameters
-    ----------
-    session : Session
-        The watched runs of this process.
-    leaves_out : bool
-        Whether the trainer can leave samples out, where the user asked for it.
-    ranks : bool
-        Whether the processes that train together can make one run. Then all of them call :meth:`agree`, :meth:`open`,
-        :meth:`end` and :meth:`close` at the same steps.
-
-    Attributes
-    ----------
-    stopped : bool
-        Whether recording has stopped.
-    none : str
-        Why samples were not recorded, if some were not.
+    ``leaves_out``: whether the trainer can leave samples out, where the user asked for it. ``ranks``: whether the
+    processes that train together can make one run. Then all of them call :meth:`agree`, :meth:`open`, :meth:`end` and
+    :meth:`close` at the same steps. ``none`` is why samples were not recorded, if some were not.
     """
 
     def __init__(self, session: Any, *, leaves_out: bool = False, ranks: bool = False) -> None:

@@ -96,10 +96,7 @@ class _Fit:
 class _Shown(Sequence[Any]):
     """A Learner's samples for previews: files, rows and texts, with the names of their classes.
 
-    Attributes
-    ----------
-    rows : array of int, shape (samples,), or None
-        The rows of the split DataFrame, by its index.
+    ``rows``, shape (samples,), are those of the split DataFrame, by its index; None without one.
     """
 
     def __init__(self, loaders: Any) -> None:

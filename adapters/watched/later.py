@@ -19,15 +19,10 @@ def shapes_of(parts: tuple[Any, ...]) -> list[Any]:
 class Waiting:
     """Keep what the losses of batches are made of, so that a step computes nothing and waits for no device.
 
-    Parameters
-    ----------
-    compute : callable
-        Called as ``compute(ids, groups, sizes)`` to join batches and to record their losses: with the ids of each batch
-        that was added; with ``losses_of`` and the parts of all batches, in groups of equal ones, of which there are
-        several only where those of a step differ; and with the number of samples of each batch, in which all that a
-        step added is one.
-    kind_of : callable
-        ``kind_of(parts)`` returns what must be equal of batches that are joined.
+    ``compute(ids, groups, sizes)`` joins batches and records their losses. It gets the ids of each batch that was
+    added; ``losses_of`` and the parts of all batches, in groups of equal ones, of which there are several only where
+    those of a step differ; and the number of samples of each batch, in which all that a step added is one.
+    ``kind_of(parts)`` returns what must be equal of batches that are joined.
     """
 
     batches = 256
@@ -45,17 +40,10 @@ class Waiting:
         self._of_sample, self._room, self._open = 0, SMALL, False
 
     def add(self, ids: Any, parts: tuple[Any, ...], losses_of: Callable[..., Any], *, ends: bool = True) -> None:
-        """Add a batch.
+        """Add a batch: ids of shape (n,), and tensors of shape (n, ...), none of which may be changed afterwards.
 
-        Parameters
-        ----------
-        ids : array or tensor of int64, shape (n,)
-        parts : tuple of tensors, each of shape (n, ...)
-            Neither they nor the ids may be changed afterwards.
-        losses_of : callable
-            ``losses_of(*parts)`` returns losses and logits of several batches. Batches with equal ones wait together.
-        ends : bool
-            Whether the step ends with it: all parts of a step are one batch.
+        ``losses_of(*parts)`` returns losses and logits of several batches. Batches with equal ones wait together. All
+        parts of a step are one batch, which ``ends`` with the last.
         """
         alike, size = (losses_of, self._kind_of(parts)), len(ids)
         full = len(self._ids) >= self.batches or self._room < 0

@@ -36,10 +36,7 @@ def end_shards(files: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 class Keep:
     """The stage that drops pruned samples. It reads the mask when a pass begins, in whichever process it runs.
 
-    Attributes
-    ----------
-    place : tuple of int
-        The rank whose share of the kept samples is passed on, and the number of ranks; (0, 1) passes on all.
+    Of the kept samples it passes on the share of ``place``, a rank and the number of ranks; (0, 1) passes on all.
     """
 
     def __init__(self, index: ShardIndex, mask: MaskFile, id_key: str | None = None) -> None:

@@ -20,36 +20,24 @@ __all__ = ["Order", "two_iterators_error"]
 
 
 class Order(ABC):
-    """The order in which a loader delivers the samples of an epoch. There is a subclass for each kind of loader.
-
-    Attributes
-    ----------
-    resumable : bool
-        Whether the same epoch gets the same order every time, so that a position within it can be resumed.
-    delivers_all_kept : bool
-        Whether the order delivers every sample that an epoch keeps. The deliveries of two such orders don't add up.
-    gives_once : bool or None
-        Whether the order gives no sample twice, by its kind or as a pass over it has shown; None if not known.
-    ids_in_samples : bool
-        Whether each sample carries its id (``id_key``): then a batch may lack samples, or have them in another order.
-    remaining : ndarray of bool, shape (samples,)
-        The samples of the open epoch that this order delivers.
-    delivery : Delivery
-        The report to the run on what was delivered of the open epoch.
-    whole : bool
-        Whether this order began with the whole epoch, so that its position tells what was delivered.
-    """
+    """The order in which a loader delivers the samples of an epoch. There is a subclass for each kind of loader."""
 
     resumable = False
+    """Whether the same epoch gets the same order every time, so that a position within it can be resumed."""
     delivers_all_kept = False
+    """Whether the order delivers every sample that an epoch keeps. The deliveries of two such orders don't add up."""
     gives_once: bool | None = None
+    """Whether the order gives no sample twice, by its kind or as a pass over it has shown; None if not known."""
     ids_in_samples = False
+    """Whether each sample carries its id (``id_key``): then a batch may lack samples, or have them in another order."""
 
     def __init__(self, pruner: Pruner, batch_size: int, drop_last: bool) -> None:
         self.pruner, self.batch_size, self.drop_last = pruner, batch_size, drop_last
         self.remaining = np.zeros(0, dtype=np.bool_)
+        """The samples of the open epoch that this order delivers, shape (samples,)."""
         self.delivery = Delivery(-1)
         self.whole = True
+        """Whether this order began with the whole epoch, so that its position tells what was delivered."""
         self._begun: Epoch | None = None
         self._exhausted = False
         """Whether the samplers have given all that they have for this epoch."""
