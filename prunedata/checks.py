@@ -88,17 +88,8 @@ def warn(message: str, category: type[Warning]) -> None:
 def count_top(top: int | float, samples: int) -> int:
     """Return how many of `samples` the `top` is: at least one, and at most all.
 
-    Parameters
-    ----------
-    top : int or float
-        A number from 1, or a fraction strictly between 0 and 1, as the decimal that was written; rounded down.
-    samples : int
-        How many there are, at least 1.
-
-    Raises
-    ------
-    PrunedataError
-        If `top` is neither.
+    `top` is a number from 1, or a fraction strictly between 0 and 1, as the decimal that was written; rounded down.
+    Raises :class:`PrunedataError` if it is neither.
     """
     if isinstance(top, float) and 0 < top < 1:
         return max(1, int(samples * Fraction(str(top))))

@@ -60,11 +60,7 @@ def _hashes(texts: Iterable[bytes]) -> Keys:
 class SampleIds:
     """Turns what a stream has as a sample's id into the id. Can be sent to workers.
 
-    Parameters
-    ----------
-    samples : int
-    keys : ndarray of uint64, shape (samples,), or None
-        Of a run with keys: then the ids of a stream are keys, whole numbers too.
+    In a run with ``keys``, ndarray of uint64, shape (samples,), the ids of a stream are keys, whole numbers too.
     """
 
     def __init__(self, samples: int, keys: Keys | None = None) -> None:

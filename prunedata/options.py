@@ -12,23 +12,14 @@ __all__ = ["OPTIONS", "Option"]
 
 @dataclass(frozen=True)
 class Option:
-    """An argument of :class:`prunedata.Pruner` that is one plain value.
-
-    Attributes
-    ----------
-    name : str
-    plain : callable
-        Given the name and a value, returns the value as JSON has it, or raises :class:`PrunedataError`.
-    default : None, int or str
-    always : bool
-        Whether a store records the default, too. An option that came later must not be in the description of runs
-        that were recorded before.
-    """
+    """An argument of :class:`prunedata.Pruner` that is one plain value."""
 
     name: str
     plain: Callable[[str, Any], Any]
+    """Given the name and a value, returns the value as JSON has it, or raises :class:`PrunedataError`."""
     default: Any = None
     always: bool = False
+    """Whether a store records the default, too."""
 
 
 def _integer(low: int, high: int) -> Callable[[str, Any], int]:

@@ -93,15 +93,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Receipt:
-    """The result of a report. It is true if the report counts.
-
-    Attributes
-    ----------
-    recorded : bool
-        Whether it counts. If not, nothing was changed.
-    why : str
-        In words.
-    """
+    """The result of a report: true if it counts, and why, in words. If it doesn't count, nothing was changed."""
 
     recorded: bool
     why: str

@@ -124,15 +124,10 @@ def rank_correlation(first: Array, second: Array) -> float | None:
 
 @dataclass(frozen=True, eq=False)
 class SharedRows:
-    """The rows of several runs, each row once.
-
-    Attributes
-    ----------
-    places : ndarray of int64, shape (runs, rows)
-        The id of each row in each run; -1 where a run has not that row.
-    """
+    """The rows of several runs, each row once."""
 
     places: Array
+    """The id of each row in each run, int64, shape (runs, rows); -1 where a run has not that row."""
 
     @property
     def first(self) -> Ids:
@@ -146,13 +141,7 @@ class SharedRows:
 
 
 def shared_rows(runs: Sequence[RunState]) -> SharedRows:
-    """Find the same rows in several runs: by keys; or by id, if a run has no keys.
-
-    Raises
-    ------
-    PrunedataError
-        If a run has no keys, and the runs are not all of as many samples.
-    """
+    """Find the same rows in several runs: by keys; or by id, if a run has no keys and all have as many samples."""
     found = [run.keys for run in runs if run.keys is not None]
     if len(found) == len(runs):
         keys = np.concatenate(found)

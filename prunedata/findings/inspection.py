@@ -122,13 +122,7 @@ EARLY = 3
 
 
 def advise_now(run: RunState) -> Advice:
-    """Return the advice that a run follows, or else advise it by all its finished epochs.
-
-    Raises
-    ------
-    PrunedataError
-        If the run has too many samples to look at, or its advice is damaged.
-    """
+    """Return the advice that a run follows, or else advise it by all its finished epochs."""
     run.check_size()
     if run.advice is not None:
         return Advice.from_dict(run.advice)

@@ -36,10 +36,7 @@ def _words(monitor: str) -> list[str]:
 def is_lower_better(monitor: str | None, mode: object) -> bool:
     """Return whether lower is better for the figure named ``monitor``, by ``mode`` or by the words of its name.
 
-    Raises
-    ------
-    PrunedataError
-        If ``mode`` is unknown; or "auto", and no word of the name is known; or contradicts the name.
+    Raises :class:`PrunedataError` if ``mode`` is unknown or contradicts the name, or is "auto" and no word is known.
     """
     if mode not in ("auto", "max", "min"):
         raise PrunedataError(f'Expected mode to be "max", "min" or "auto". Got {shown(mode)}.')

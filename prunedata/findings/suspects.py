@@ -55,20 +55,10 @@ def scores_of(run: RunState) -> npt.NDArray[np.float64]:
 
 
 def suspicion(scores: npt.NDArray[np.float64], visits: Array) -> Ids:
-    """Return a place for each sample: the higher, the more suspect.
+    """Return a place for each sample, int64, shape (samples,): the higher, the more suspect; -1 if never observed.
 
-    Parameters
-    ----------
-    scores : array of float, shape (samples,)
-        Of each sample, see :func:`scores_of`.
-    visits : array of int, shape (samples,)
-        Of the whole run.
-
-    Returns
-    -------
-    ndarray of int64, shape (samples,)
-        Equal if score and visits are equal; -1 for samples that were never observed. Samples with few visits take part:
-        a run that prunes visits the worst samples least.
+    By scores, see :func:`scores_of`, and then visits of the whole run, both of shape (samples,). Places are equal if
+    both are. Samples with few visits take part: a run that prunes visits the worst samples least.
     """
     visits = np.asarray(visits, dtype=np.int64)
     order = np.lexsort((-visits, scores))

@@ -201,10 +201,7 @@ def two_groups(averages: Array, losses: Array | None = None) -> Groups:
 
 
 def are_worse(averages: Array, untaught: float) -> float:
-    """Return which share of the samples has a higher loss than ``untaught``, that of :func:`loss_at_first`.
-
-    ``averages`` are recent averages of the samples' losses, shape (samples,).
-    """
+    """Return the share of samples whose recent average, shape (samples,), is above that of :func:`loss_at_first`."""
     return float(np.count_nonzero(averages > np.float64(untaught)) / max(1, averages.size))  # beyond float32, too
 
 
@@ -294,19 +291,12 @@ def is_wide(groups: Groups, worse: float, *, forgets: bool = False) -> bool:
 def count_doubted(groups: Groups, *, untaught: float = -math.inf, memorizes: bool = False, many: bool = False) -> int:
     """Return how many labels look wrong by the two groups of their samples' losses.
 
-    Parameters
-    ----------
-    groups : Groups
-    untaught : float
-        The loss with which the run began, see :func:`loss_at_first`. No label is doubted unless the median of the upper
-        group is above it.
-    memorizes : bool
-        Whether the network memorizes labels: a validation figure shows it, or the groups, see :func:`is_wide`. Then
-        there are wrong ones, and the whole upper group is doubted.
-    many : bool
-        Whether :func:`are_many_worse` and :func:`are_settled` hold. If the upper group also has at least a third of the
-        samples, and less than half, all of it is doubted, however close the groups lie. Of one group with a tail, a
-        fifth is in the upper one; of one that a network has not learned, half.
+    No label is doubted unless the median of the upper group is above ``untaught``, the loss with which the run began,
+    see :func:`loss_at_first`. If the network ``memorizes`` labels, as a validation figure shows, or the groups, see
+    :func:`is_wide`, there are wrong ones, and the whole upper group is doubted. So it is with ``many``, if
+    :func:`are_many_worse` and :func:`are_settled` hold, and the upper group has at least a third of the samples, and
+    less than half, however close the groups lie: of one group with a tail, a fifth is in the upper one; of one that a
+    network has not learned, half.
     """
     if memorizes:
         return groups.upper

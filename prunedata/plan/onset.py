@@ -49,32 +49,20 @@ def trust_in(losses: Losses | Recorded) -> int:
 
 
 class Figures:
-    """The validation figures of a run, and whether they show the memorization onset. Each takes constant time.
-
-    Attributes
-    ----------
-    onset : int or None
-        The epoch whose figure showed the memorization onset.
-    best : int or None
-        The last epoch of the three with the highest mean, up to the onset.
-    lost : float
-        How far the newest mean of three lies below the highest, in the units of the figure.
-    number : int
-        How many figures there are.
-    newest : float
-        The last of them; 0 if there is none.
-    only_falls : bool
-        Whether the figures have fallen as far as an onset needs without having risen before, though it is unknown
-        whether more is better: a loss that is passed as a score looks like this. It is no onset.
-    """
+    """The validation figures of a run, and whether they show the memorization onset. Each takes constant time."""
 
     def __init__(self) -> None:
         self.onset: int | None = None
+        """The epoch whose figure showed the memorization onset."""
         self.best: int | None = None
+        """The last epoch of the three with the highest mean, up to the onset."""
         self.lost = 0.0
-        self.number = 0
-        self.newest = 0.0
+        """How far the newest mean of three lies below the highest, in the units of the figure."""
+        self.number, self.newest = 0, 0.0
+        """How many figures there are, and the last of them; 0 if there is none."""
         self.only_falls = False
+        """Whether the figures have fallen as far as an onset needs without having risen before, though it is unknown
+        whether more is better: a loss that is passed as a score looks like this. It is no onset."""
         self._first = 0.0
         self._highest = -math.inf
         self._last: list[float] = []

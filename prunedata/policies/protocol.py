@@ -87,10 +87,8 @@ class Weigher(Protocol):
 def describe(policy: Policy) -> dict[str, Any]:
     """Return the policy's name and parameters, as the store records them: plain values, which JSON returns unchanged.
 
-    Raises
-    ------
-    PrunedataError
-        If it is no policy, lacks something that a policy must have, or has a parameter that cannot be stored.
+    Raises :class:`PrunedataError` if it is no policy, lacks something that a policy must have, or has a parameter that
+    cannot be stored.
     """
     name = type(policy).__name__
     if isinstance(policy, type):

@@ -331,10 +331,7 @@ BUILT_IN: dict[str, type[Policy]] = {
 def from_description(described: object) -> Policy:
     """Return the policy that :func:`prunedata.policies.protocol.describe` described.
 
-    Raises
-    ------
-    PrunedataError
-        If it is no policy of the library, or its parameters are invalid.
+    Raises :class:`PrunedataError` if it is no policy of the library, or its parameters are invalid.
     """
     name = described.get("name") if isinstance(described, Mapping) else None
     if not isinstance(described, Mapping) or not isinstance(name, str) or name not in BUILT_IN:

@@ -264,10 +264,9 @@ class Engine:
 
     @property
     def awaits_figure(self) -> bool:
-        """Whether an epoch that was observed whole, open or the last that ended, lacks a figure that is expected.
+        """Whether an epoch that was observed whole, open or the last that ended, lacks an expected figure.
 
-        Figures are expected as often as they came before, such as every second epoch; and in the first two epochs of a
-        run with ``auto``.
+        Figures are expected as often as they came before; and in the first two epochs of a run with ``auto``.
         """
         number = self.ledger.next_epoch - (self.opened is None)
         if self.pruning.holds_out or self.is_validated or number < 0:

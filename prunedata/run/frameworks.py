@@ -39,10 +39,9 @@ def adapter_of(given: Any) -> tuple[str, Any]:
 
 
 def samples_in(given: Any, *arguments: Any, **options: Any) -> int | None:
-    """Return how many samples an object has, or None if unknown: by its adapter's ``samples_in``, or else its length.
+    """Return how many samples an object has: by its adapter's ``samples_in``, or else its length; None if unknown.
 
-    The other arguments are those of the adapter's ``wrap``, such as a ``ShardIndex``, which has the samples of its
-    shards.
+    The other arguments are those of the adapter's ``wrap``, such as a ``ShardIndex``.
     """
     _, adapter = adapter_of(given)
     if hasattr(adapter, "samples_in"):
@@ -55,28 +54,13 @@ def samples_in(given: Any, *arguments: Any, **options: Any) -> int | None:
 
 
 def labels_in(given: Any, column: str | None = None, *, classes: int | None = None) -> Array | None:
-    """Return the labels of a data set, or of the data set of a loader or a trainer.
+    """Return the labels of a data set, or of the data set of a loader or a trainer; None if there are none.
 
-    Parameters
-    ----------
-    given : object
-    column : str, optional
-        Of its ``column_names`` or ``columns``, or an attribute. By default those that can only be classes: whole
-        numbers, one a sample, in ``targets`` or ``labels`` as torchvision has them, or the last tensor of a
-        ``TensorDataset``; or the column ``label`` or ``labels`` of a ``datasets.Dataset``, if it is a ``ClassLabel``,
-        or has whole numbers that a model is trained to tell apart.
-    classes : int, optional
-        How many classes the model tells apart by that column; by default what the adapter of a trainer says of it.
-
-    Returns
-    -------
-    ndarray or None
-        None if ``column`` is not given, and there are none.
-
-    Raises
-    ------
-    PrunedataError
-        If it has no such column.
+    ``column`` is one of its ``column_names`` or ``columns``, or an attribute; :class:`PrunedataError` is raised if it
+    has no such column. By default they are those that can only be classes: whole numbers, one a sample, in ``targets``
+    or ``labels`` as torchvision has them, or the last tensor of a ``TensorDataset``; or the column ``label`` or
+    ``labels`` of a ``datasets.Dataset``, if it is a ``ClassLabel``, or has whole numbers that a model is trained to
+    tell apart: ``classes`` of them, by default what the adapter of a trainer says.
     """
     data = getattr(given, "train_dataset", given)
     if data is not given and classes is None:

@@ -75,10 +75,7 @@ class GroupTotals(NamedTuple):
     def validation(self) -> dict[str, Any]:
         """The validation figure for the record of the epoch: the mean over the processes that have one.
 
-        Raises
-        ------
-        PrunedataError
-            If lower is better for some, and higher for others.
+        Raises :class:`PrunedataError` if lower is better for some, and higher for others.
         """
         if self.held_out_seen:
             figure = {"validation": self.held_out_trust / (TRUST * self.held_out_seen)}
@@ -97,14 +94,7 @@ class GroupTotals(NamedTuple):
 class Group:
     """One process that trains alone. An adapter overrides everything, and passes its object to ``Pruner.join``.
 
-    Each method is called at the same moment of the run in all processes, in the same order.
-
-    Attributes
-    ----------
-    rank : int
-        Which process this is.
-    processes : int
-        How many there are.
+    Each method is called at the same moment of the run in all ``processes``, in the same order; ``rank`` is this one's.
     """
 
     rank: int = 0

@@ -41,15 +41,8 @@ def probed(samples: int, seed: int) -> Ids:
 def fingerprint(item: Any) -> str | None:
     """Return 16 hexadecimal digits that are the same for equal samples, in every process and on every machine.
 
-    Parameters
-    ----------
-    item : object
-        Numbers, text, bytes, None, arrays and tensors, images of PIL's, and tuples, lists and mappings of these.
-
-    Returns
-    -------
-    str or None
-        None if it holds anything else.
+    A sample is made of numbers, text, bytes, None, arrays and tensors, images of PIL's, and tuples, lists and mappings
+    of these; None is returned for anything else.
     """
     digest = blake2b(digest_size=8)
     try:
@@ -116,10 +109,9 @@ def drawn_alike(more: AbstractContextManager[object]) -> Iterator[None]:
 def print_of(
     read: Callable[[int], Any], sample: int, alike: Callable[[], AbstractContextManager[object]] = nullcontext
 ) -> str | None:
-    """Return the fingerprint of one sample; None if it cannot be read or has none.
+    """Return the fingerprint of one sample, which ``read`` returns; None if it cannot be read or has none.
 
-    ``read`` returns the sample of an id; ``alike`` a context manager in which the generators of a framework are seeded,
-    as those of Python and NumPy are.
+    ``alike`` returns a context manager that seeds the generators of a framework, as those of Python and NumPy are.
     """
     with drawn_alike(alike()):
         try:
@@ -181,14 +173,9 @@ class Identity:
             )
 
     def trains_on(self, prints: Prints, whole: Whole | None = None, *, in_order: bool = False) -> None:
-        """Say how samples are read; a run that was saved checks that they are those that it began with.
+        """Set how samples are read. Raises :class:`OtherData` if a saved run began with others.
 
         If the fingerprint of the whole data is the one that was saved, no sample is read.
-
-        Raises
-        ------
-        OtherData
-            If they are others.
         """
         if self._prints is None:  # of several loaders it is the first
             self._prints, self._whole = prints, whole or self._whole

@@ -89,9 +89,9 @@ def _begin(engine: Engine, store: RunStore, resume: bool) -> None:
 
 
 def unpacked(packed: object) -> RunState:
-    """Return the state in a checkpoint, or raise :class:`PrunedataError`.
+    """Return the state in a checkpoint, or raise :class:`PrunedataError` unless all but its arrays are plain values.
 
-    All but its arrays are plain values: an array in the place of a number could not be compared with the options.
+    An array in the place of a number could not be compared with the options.
     """
     state = RunState.from_checkpoint(packed)
     _check_plain(state.to_json())

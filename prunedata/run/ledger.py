@@ -22,14 +22,7 @@ __all__ = ["Ledger"]
 
 
 class Ledger:
-    """Counts, arrays and history of one run, to be saved and restored.
-
-    Parameters
-    ----------
-    options : RunOptions
-    longest_window : int
-        The most that a count can reach with one visit an epoch.
-    """
+    """Counts, arrays and history of one run, to be saved and restored. No count exceeds ``longest_window`` visits."""
 
     def __init__(self, options: RunOptions, longest_window: int) -> None:
         epochs, labels = options.schedule.epochs, options.labels
@@ -51,7 +44,7 @@ class Ledger:
     def end_epoch(self, tally: Tally, arrays: Arrays, record: dict[str, Any], *, reset: bool) -> None:
         """Add a finished epoch, merged over all processes; ``reset`` if a new window began with it.
 
-        The record gets ``high``, how many visits had a loss above that of a blind guess, if the run counts these.
+        If the run counts visits with a loss above that of a blind guess, the record gets their number, ``high``.
         """
         if "high" in arrays:
             after, before = (int(one["high"].sum(dtype=np.int64)) for one in (arrays, self.arrays.finished))

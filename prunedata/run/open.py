@@ -166,10 +166,7 @@ class OpenEpoch:
         self._watched.guess.see(self.arrays, self.tally.packed.size, ids, found, known=self._has_labels)
 
     def share(self, shared: Shared | None, *, recorded: bool) -> None:
-        """Let losses wait for the means of batches that processes share; None: none wait.
-
-        ``recorded``: whether losses were recorded since the epoch began or continued.
-        """
+        """Let losses wait for the means of shared batches; None: none wait. ``recorded``: some came in this epoch."""
         before, number = None if self.waiting is None else self.waiting.shared, self.epoch.number
         if self._sharing_known and shared != before:
             raise PrunedataError(
@@ -209,10 +206,7 @@ class OpenEpoch:
         return (self.tally, None) if self.waiting is None else (None, self.waiting.shared)
 
     def merged(self, group: Group, *, guessed: bool) -> tuple[Tally, Arrays]:
-        """Return tally and arrays over all processes, waiting losses resolved.
-
-        ``guessed``: whether any of them has guesses or labels.
-        """
+        """Return tally and arrays over all processes, waiting losses resolved. ``guessed``: some have guesses."""
         if group.processes == 1:
             return self.tally, self.arrays
         if guessed:

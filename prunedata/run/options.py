@@ -193,10 +193,7 @@ def _mask(without: Any, samples: int, keys: Keys | None) -> Mask:
 
 
 def warn_of_small_prune(samples: int, prune: object, num_pruned: int) -> None:
-    """Warn of an integer that looks like a percentage, such as 20 of 1,000 samples.
-
-    So many samples save hardly anything, and as many percent would save more than four times as much.
-    """
+    """Warn of an integer that looks like a percentage, such as 20 of 1,000 samples, which saves hardly anything."""
     if hasattr(prune, "__index__") and 0 < num_pruned < 100 and num_pruned < FEW * samples and samples > LIKELY_PERCENT:
         warn(
             f"Expected an amount to prune that saves something. Got prune={prune}: {num_pruned} of {samples:,} "

@@ -29,25 +29,12 @@ _ORDER_STREAM = 0x0BDE5
 def epoch_order(
     keep: npt.NDArray[np.bool_], *, seed: int, epoch: int, shuffle: bool = True
 ) -> Iterator[npt.NDArray[np.integer]]:
-    """Yield the ids of the kept samples in the order of an epoch, in pieces.
+    """Yield the ids of the kept samples in the order of an epoch, in pieces, each an ndarray of int, shape (n,).
 
-    Up to ``TOGETHER`` samples, the order is a uniform random permutation. Beyond, rows of ``NEIGHBOURS`` samples
-    are permuted over the whole epoch, and the samples of ``TOGETHER / NEIGHBOURS`` rows at a time are shuffled
-    together, which needs no memory that grows with the epoch but for one number a row.
-
-    Parameters
-    ----------
-    keep : ndarray of bool, shape (samples,)
-        Which samples to yield.
-    seed, epoch : int
-        Any integers; the same two give the same order.
-    shuffle : bool
-        False yields the ids in ascending order.
-
-    Yields
-    ------
-    ndarray of int, shape (n,)
-        Ids; together the kept samples, once each.
+    Up to ``TOGETHER`` samples, the order is a uniform random permutation. Beyond, rows of ``NEIGHBOURS`` samples are
+    permuted over the whole epoch, and the samples of ``TOGETHER / NEIGHBOURS`` rows at a time are shuffled together,
+    which needs no memory that grows with the epoch but for one number a row. ``keep``, shape (samples,), says which
+    samples to yield; any integers are a seed and an epoch, and without ``shuffle`` ids ascend.
     """
     samples = keep.size
     if not shuffle:

@@ -33,10 +33,6 @@ class Pruning:
     """When a run prunes and how much, and which samples it holds out or leaves out for good.
 
     With ``auto`` it prunes nothing before there is advice, and then follows that.
-
-    Parameters
-    ----------
-    options : RunOptions
     """
 
     def __init__(self, options: RunOptions) -> None:

@@ -61,10 +61,7 @@ class DurableStore(LocalStore):
                 raise PermissionError(errno.EACCES, "read-only for this user", str(path))
 
     def sync_names(self) -> None:
-        """Sync the folder of the store, all folders above it, and its slots.
-
-        An earlier process may have died before syncing a folder that it made, so sync every level.
-        """
+        """Sync the folder, its slots, and every level above: an earlier process may have died before it did so."""
         for folder in self.root.parents:
             with contextlib.suppress(PermissionError):
                 _sync_folder(folder)

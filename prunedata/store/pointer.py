@@ -70,11 +70,9 @@ def _text(record: Record) -> bytes:
 def encode_pointer(
     generation: int, writer: str, arrays: dict[str, Any], state: dict[str, Any], records: Records
 ) -> tuple[dict[str, Any], bytes]:
-    """Return a pointer without its state, and the bytes of its file.
+    """Return a pointer without its state, and the bytes of its file; ``records`` has what was encoded before.
 
-    ``generation`` is the number of the commit, ``writer`` a name for the process that commits, and ``records`` has the
-    part of the state's history that was encoded before. Raises :class:`StoreError` if the file would be too long to be
-    read again.
+    Raises :class:`StoreError` if the file would be too long to be read again.
     """
     last, sketches = records.add(state.get("history", []))
     pointer = {"format": FORMAT, "generation": generation, "writer": writer, "arrays": arrays, CHANGING: sketches}

@@ -41,14 +41,9 @@ Check = Callable[[State, dict[str, Any]], object]
 
 
 class RunStore:
-    """The store of one run.
+    """The store of one run: a local folder, a URL that zarr understands (``s3://...``), or a ``zarr.abc.store.Store``.
 
-    Parameters
-    ----------
-    location : path, URL or zarr store
-        A local folder, a URL that zarr understands (``s3://...``), or any ``zarr.abc.store.Store``.
-    mode : {"a", "r"}
-        ``"r"`` only reads, and needs no lock.
+    With mode ``"r"`` it only reads, and needs no lock.
     """
 
     def __init__(self, location: StoreLike, mode: Literal["a", "r"] = "a") -> None:
@@ -75,19 +70,10 @@ class RunStore:
     def read(self, check: Check | None = None) -> tuple[State, Arrays] | None:
         """Return the last committed state and its arrays, or None if nothing of a run is there.
 
-        Parameters
-        ----------
-        check : callable, optional
-            Called with the state, and the shape and dtype of each array by name, before any array is read.
-
-        Raises
-        ------
-        ForeignStore
-            If it is not the store of a run.
-        DamagedStore
-            If any part of the last commit is missing, of another shape or dtype, or does not match its digest.
-        StoreError
-            If it is opened to be written, and another process has it open for writing; or the system refuses.
+        ``check`` is called with the state, and the shape and dtype of each array by name, before any array is read.
+        Raises :class:`ForeignStore` if it is not the store of a run; :class:`DamagedStore` if any part of the last
+        commit is missing, of another shape or dtype, or does not match its digest; and :class:`StoreError` if another
+        process has it open for writing, or the system refuses.
         """
         with self._explain_errors("read"):
             self._open_alone()
@@ -119,12 +105,8 @@ class RunStore:
     def create(self, state: State) -> None:
         """Begin a run in an empty place: generation 0, which has no arrays.
 
-        Raises
-        ------
-        RunExists, ForeignStore, DamagedStore
-            If the place is not empty. It stays as it was.
-        StoreError
-            If another process has it open for writing.
+        Raises :class:`RunExists`, :class:`ForeignStore` or :class:`DamagedStore` if the place is not empty, which stays
+        as it was; and :class:`StoreError` if another process has it open for writing.
         """
         with self._explain_errors("write"):
             self._open_alone()

@@ -46,66 +46,28 @@ LARGEST_LOSS = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True, eq=False)
 class RunState:
-    """The state of a run.
+    """The state of a run: plain values, and arrays of shape (samples,)."""
 
-    Attributes
-    ----------
-    run : dict
-        The arguments of the run: ``samples``, ``schedule``, ``prune``, ``policy`` and the :data:`OPTIONS` in use, as
-        plain values.
-    schedule : dict
-        The schedule in force, as ``Schedule.to_dict``.
-    epoch : int
-        Number of the epoch that is open, or else of the next.
-    open : bool
-        Whether an epoch is open.
-    complete : bool
-        Whether no sample of the open epoch remains to be trained.
-    skipped : int
-        Kept samples of the open epoch that need not be observed.
-    observed : int
-        Visits in the open epoch.
-    meter : dict
-        ``seconds``, ``overhead``, ``loss_sum`` and ``visits`` of the open or last epoch.
-    history : list of dict
-        A record for each finished epoch, see ``Pruner.history``.
-    advice : dict or None
-        The run's advice, as ``Advice.to_dict``.
-    rank, processes : int
-        The rank of the process that saved the state, and the number of processes. Within an epoch that several train,
-        each has a state of its own.
-    left_out : int
-        How many of the skipped samples the loaders of all these processes leave out.
-    unseen : int or None
-        How many samples the loaders gave and the process did not observe; None if their sources give all samples.
-    shared : dict or None
-        How the processes share global batches: ``size`` and ``shuffle``, or ``steps`` of a stream. Then arrays have the
-        losses that wait.
-    data : list of (str or None), or None
-        Fingerprints of some samples, by which other data is noticed; None without fingerprints.
-    arrays : dict of ndarray, shape (samples,)
-        ``counts``, ``hits``, ``visits``; within an epoch ``tally``; those of :data:`OF_ROWS` that the run has; and
-        those of the policy. Empty before the first commit of a store. Rows that the data has lost have the same arrays,
-        under names with ``lost-`` before them, shape (lost,).
-    """
-
-    run: dict[str, Any]
-    schedule: dict[str, Any]
-    epoch: int
+    run: dict[str, Any]  # its arguments: samples, schedule, prune, policy and the OPTIONS in use
+    schedule: dict[str, Any]  # the one in force
+    epoch: int  # the number of the open epoch, or else of the next
     open: bool
-    complete: bool
-    skipped: int
-    observed: int
-    meter: dict[str, Any]
+    complete: bool  # whether no sample of the open epoch remains to be trained
+    skipped: int  # kept samples of the open epoch that need not be observed
+    observed: int  # visits in the open epoch
+    meter: dict[str, Any]  # sums of the open or last epoch, by :class:`prunedata.run.meter.Meter`
     history: list[dict[str, Any]]
     advice: dict[str, Any] | None = None
-    rank: int = 0
+    rank: int = 0  # of the process that saved it: within an epoch that several train, each has a state of its own
     processes: int = 1
-    left_out: int = 0
-    unseen: int | None = None
-    shared: dict[str, Any] | None = None
-    data: Sequence[str | None] | None = None
+    left_out: int = 0  # how many of the skipped samples the loaders of all these processes leave out
+    unseen: int | None = None  # samples that loaders gave and the process did not observe; None if sources give all
+    shared: dict[str, Any] | None = None  # how processes share global batches; then arrays have losses that wait
+    data: Sequence[str | None] | None = None  # fingerprints of some samples
     arrays: Arrays = field(default_factory=dict)
+    """``counts``, ``hits``, ``visits``; within an epoch ``tally``; those of :data:`OF_ROWS` that the run has; and those
+    of the policy. Empty before the first commit. Rows that the data has lost have the same arrays, under names with
+    ``lost-`` before them, shape (lost,)."""
 
     # -- as plain values
 
@@ -217,10 +179,7 @@ class RunState:
 
     @property
     def guess(self) -> Guesses | None:
-        """The guess of each sample, shape (samples,): a place in the logits, -1 for none. None if no logits came.
-
-        It is another class than the label, if the run knows the label.
-        """
+        """The guess of each sample, shape (samples,), another class than its label, -1 for none; None: no logits."""
         array = self.arrays.get(GUESS)
         return None if array is None else guessed_classes(array)
 

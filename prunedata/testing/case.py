@@ -27,13 +27,7 @@ SCHEDULE = Schedule(6, window=6, start=1, block=3, pruned_per_block=2)
 
 
 class BrokenContract(AssertionError):
-    """An adapter breaks a clause of its contract.
-
-    Attributes
-    ----------
-    clause : str
-        Which, as in :data:`CLAUSES`.
-    """
+    """An adapter breaks a clause of its contract: ``clause``, as in :data:`CLAUSES`."""
 
     def __init__(self, clause: str, message: str) -> None:
         super().__init__(f"Clause '{clause}' is broken. {message}")
@@ -41,14 +35,9 @@ class BrokenContract(AssertionError):
 
 
 class SkippedClause(SkipTest):
-    """A clause was not checked, for want of an option. pytest and unittest show the test as skipped.
+    """A clause was not checked: pytest and unittest show the test as skipped.
 
-    Attributes
-    ----------
-    clause : str
-        Which, as in :data:`CLAUSES`.
-    why : str
-        What it lacks.
+    ``clause`` is which, as in :data:`CLAUSES`, and ``why`` the option that it lacks.
     """
 
     def __init__(self, clause: str, why: str) -> None:
@@ -130,22 +119,10 @@ Record = Literal["observe", "weigh", "not"]  # who is given the losses
 
 
 class Run:
-    """A run over an adapter's loader, as a clause trains it.
+    """A run over an adapter's loader, as a clause trains it: the clause is broken if the loader raises.
 
-    Parameters
-    ----------
-    case : Case
-    clause : str
-        Which is broken if the loader raises.
-    workers : int
-    make : callable, optional
-        Makes the loader, in the place of ``case.make_loader``.
-    pruner : Pruner, optional
-        In the place of a new one.
-    record : {"observe", "weigh", "not"}
-        Who is given the losses: the pruner, the case's ``weigh``, or nobody.
-    detail : str
-        What messages add to an epoch.
+    ``make`` and ``pruner`` stand in the place of ``case.make_loader`` and of a new pruner; ``record`` says whether the
+    pruner gets the losses, or the case's ``weigh``, or nobody; ``detail`` is what messages add to an epoch.
     """
 
     def __init__(
@@ -182,23 +159,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass over the loader.
-
-    Attributes
-    ----------
-    run : Run
-    epoch : Epoch
-        The epoch that is open.
-    where : str
-        Which pass it is, for messages.
-    batches : list of (ids, numbers)
-        Of each batch so far the ids that came with it, and the numbers of the samples in it: int64, shape (n,).
-    """
+    """One pass over the loader."""
 
     run: Run
     epoch: Epoch
     where: str
+    """Which pass it is, for messages."""
     batches: list[Batch]
+    """Of each batch so far the ids that came with it, and the numbers of the samples in it: int64, shape (n,)."""
 
     def take(self) -> Generator[Batch]:
         """Iterate the loader; record each batch and yield the ids that came with it and the numbers in it.

@@ -27,10 +27,8 @@ BATCH = 7
 class BrokenPolicy(AssertionError):
     """A policy breaks one of its promises.
 
-    Attributes
-    ----------
-    promise : str
-        Which: ``"fields"``, ``"arrays"``, ``"update"``, ``"scores"``, ``"weights"``, ``"buffers"`` or ``"resume"``.
+    ``promise`` is one of ``"fields"``, ``"arrays"``, ``"update"``, ``"scores"``, ``"weights"``, ``"buffers"``,
+    ``"resume"``.
     """
 
     def __init__(self, promise: str, message: str) -> None:

@@ -30,18 +30,11 @@ __all__ = ["Session", "Watch", "WatchedRun"]
 
 
 class WatchedRun:
-    """One training that is watched.
+    """One training that is watched. Its run leaves nothing out unless the user asked for it.
 
-    Attributes
-    ----------
-    pruner : Pruner
-        The run; it leaves nothing out unless the user asked for it.
-    place : Path or None
-        Its store; None on a process other than the first of those that train together.
-    dataset : sequence or None
-        ``dataset[id]`` is a sample as people see it, for the previews.
-    rows : array of int, shape (samples,), or None
-        The row of each sample in the data set that the user selected from; None if these are the ids.
+    ``place`` is its store, None on a process other than the first of those that train together; ``dataset[id]`` is a
+    sample as people see it, for the previews; ``rows``, shape (samples,), has the row of each sample in the data set
+    that the user selected from, None if these are the ids.
     """
 
     def __init__(self, pruner: Pruner, place: Path | None, dataset: Any, rows: Any) -> None:
@@ -170,15 +163,9 @@ class Watch:
     """One call of a trainer's method, watched if possible. It raises no errors of its own.
 
     The adapter's module has a function ``watch(session, trainer, call)``, which is given the watched runs of this
-    process, the trainer and this object. The call begins when it returns. It returns a function to call after the
-    training, with whether it was completed. If it cannot watch, it raises :class:`PrunedataError`, and trainer and
-    arguments are as they were.
-
-    Attributes
-    ----------
-    args : tuple
-    options : dict
-        The arguments for the method: the user's, or as the adapter has changed them.
+    process, the trainer and this object: it may change ``args`` and ``options``, with which the method is then called.
+    It returns a function to call after the training, with whether it was completed. If it cannot watch, it raises
+    :class:`PrunedataError`, and trainer and arguments are as they were.
     """
 
     def __init__(
