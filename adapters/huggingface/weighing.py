@@ -89,9 +89,7 @@ class WeighingTrainer:
         check_loss(self, pruner, WeighingTrainer, own_losses=self._own_losses)
         self._head = HeadLosses(self)
         self._watch = ForwardWatch(
-            self._losses_of,
-            lambda outputs, inputs: logits_of(outputs, inputs, self.model),
-            waits=self._own_losses,
+            self._losses_of, lambda outputs, inputs: logits_of(outputs, inputs, self.model), waits=self._own_losses
         )
         self._divisor = Divisor(self, self._watch, own_losses=self._own_losses)
         self._asks = self._own_losses and may_be_asked(self, WeighingTrainer)

@@ -51,12 +51,7 @@ def _moved(weights: Weights, device: torch.device) -> torch.Tensor:
 
 
 def _weighed(
-    losses: torch.Tensor,
-    weight: torch.Tensor | None,
-    scale: float | None,
-    own: torch.Tensor | None,
-    *,
-    some_out: bool,
+    losses: torch.Tensor, weight: torch.Tensor | None, scale: float | None, own: torch.Tensor | None, *, some_out: bool
 ) -> torch.Tensor:
     """Return the mean of weighted losses, times ``scale``. ``some_out`` if samples are left out by weight."""
     if weight is not None:

@@ -28,9 +28,7 @@ def _refused(name: str, why: str) -> Callable[..., Any]:
 
 
 def _batched_pairs(
-    batchsize: int = 20,
-    collation_fn: Callable[[Any], Any] | None = filters.default_collation_fn,
-    partial: bool = True,
+    batchsize: int = 20, collation_fn: Callable[[Any], Any] | None = filters.default_collation_fn, partial: bool = True
 ) -> Any:
     """Return WebDataset's own stage of these arguments, for pairs."""
     return filters.batched(batchsize, collation_fn=CollateWithIds(collation_fn), partial=partial)

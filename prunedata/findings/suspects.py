@@ -18,13 +18,7 @@ from prunedata.policies.rules import RecentLoss
 from prunedata.store.state import RunState
 from prunedata.types import Array, Ids
 
-__all__ = [
-    "ClassShare",
-    "concentration",
-    "most_suspect",
-    "scores_of",
-    "suspicion",
-]
+__all__ = ["ClassShare", "concentration", "most_suspect", "scores_of", "suspicion"]
 
 
 @dataclass(frozen=True)

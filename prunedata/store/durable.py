@@ -19,15 +19,7 @@ from zarr.storage import FsspecStore, LocalStore, MemoryStore, StorePath
 
 from prunedata.errors import DamagedStore, StoreError
 
-__all__ = [
-    "DurableStore",
-    "check_own_folder",
-    "finish",
-    "is_missing",
-    "list_names",
-    "read_bytes",
-    "write_bytes",
-]
+__all__ = ["DurableStore", "check_own_folder", "finish", "is_missing", "list_names", "read_bytes", "write_bytes"]
 
 T = TypeVar("T")
 PARTIAL = ".partial"

@@ -14,18 +14,7 @@ from prunedata.errors import PrunedataError
 from prunedata.store.schema import COUNTING, LOST, OF_ROWS, OPEN, anything, check, check_state, dtype_of
 from prunedata.types import Array, Arrays, Counts, Guesses, Keys, Mask
 
-__all__ = [
-    "COUNTING",
-    "GUESS",
-    "LABEL",
-    "LOST",
-    "NARROW",
-    "OF_ROWS",
-    "OPEN",
-    "RunState",
-    "guessed_classes",
-    "span_of",
-]
+__all__ = ["COUNTING", "GUESS", "LABEL", "LOST", "NARROW", "OF_ROWS", "OPEN", "RunState", "guessed_classes", "span_of"]
 
 LABEL = "label"
 """Name of the array of labels as batches brought them: 0 for none so far, 1 for -100, and others plus 2."""

@@ -8,18 +8,7 @@ import numpy as np
 
 from prunedata.policies.rules import LossRanked
 from prunedata.run.pruner import Pruner
-from prunedata.testing.case import (
-    Case,
-    Loader,
-    Pass,
-    Record,
-    Run,
-    SkippedClause,
-    broken,
-    losses_of,
-    read_pair,
-    shorten,
-)
+from prunedata.testing.case import Case, Loader, Pass, Record, Run, SkippedClause, broken, losses_of, read_pair, shorten
 
 __all__ = ["check_attached_once", "check_parity", "check_records", "check_structure", "check_weights"]
 
