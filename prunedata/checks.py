@@ -18,8 +18,6 @@ import numpy as np
 
 from prunedata.errors import PrunedataError
 
-__all__ = ["LARGEST", "count_top", "duration", "integer", "lines_of", "percent", "printable", "real", "shown", "warn"]
-
 LARGEST = 2**53  # above it a float, and so JSON, does not have every integer
 LONGEST_LINE = 1 << 20
 

@@ -13,8 +13,6 @@ from prunedata.checks import shown
 from prunedata.errors import LossError, PrunedataError
 from prunedata.types import Ids, Keys
 
-__all__ = ["SampleIds", "hash_keys", "key_from", "key_text", "own_keys", "places_of"]
-
 DIGITS = 16
 """Hexadecimal digits of a hash in a file."""
 

@@ -7,8 +7,6 @@ from typing import Any
 from prunedata.checks import integer, real, shown
 from prunedata.errors import PrunedataError
 
-__all__ = ["OPTIONS", "Option"]
-
 
 @dataclass(frozen=True)
 class Option:

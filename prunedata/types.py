@@ -5,11 +5,6 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "Array", "Arrays", "Counts", "Floats", "Guesses", "Ids", "Keys", "LeaveOut", "Losses", "Mask", "Means", "Recorded",
-    "Roles", "Sizes", "SomeIds", "Weights", "smallest_unsigned",
-]  # fmt: skip
-
 Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
 """Arrays by name."""

@@ -9,8 +9,6 @@ from importlib.util import find_spec
 from types import FrameType, TracebackType
 from typing import Any
 
-__all__ = ["Uninterrupted"]
-
 Handler = Callable[[int, FrameType | None], Any]
 SIGNALS = tuple(
     getattr(signal, name)

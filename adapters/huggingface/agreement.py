@@ -9,8 +9,6 @@ from prunedata.adapters.huggingface.forward import ForwardWatch
 from prunedata.adapters.huggingface.losses import IGNORED, is_sum, losses_and_counts, part_of, shifts_labels
 from prunedata.errors import PrunedataError
 
-__all__ = ["Divisor", "HeadLosses", "shift_by_own_loss"]
-
 TOLERANCE = 0.02
 """How far they may be from each other, as a part: a model in bfloat16 rounds its loss."""
 CLEARLY = 10

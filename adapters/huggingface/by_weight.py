@@ -17,8 +17,6 @@ from prunedata.run.adapter import Delivery
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
-__all__ = ["ByWeight"]
-
 
 class ByWeight(WeighingTrainer):
     """Mixed into the class of a trainer by :func:`wrap`, for a Pruner that shortens no epochs."""

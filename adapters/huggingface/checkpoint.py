@@ -9,8 +9,6 @@ from prunedata.adapters.huggingface.steps import Change
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
-__all__ = ["Stand", "load", "save"]
-
 SAME = ("gradient_accumulation_steps", "dataloader_drop_last")
 """Arguments by which the steps of a run are counted, beside the size of a batch of all processes."""
 

@@ -22,20 +22,6 @@ from prunedata.errors import PrunedataError
 from prunedata.policies.protocol import Weigher
 from prunedata.run.pruner import Pruner
 
-__all__ = [
-    "UntestedReleaseWarning",
-    "check_args",
-    "check_args_by_weight",
-    "check_dataset",
-    "check_loader",
-    "check_loss",
-    "check_release",
-    "check_samples",
-    "check_steps",
-    "check_stream",
-    "check_values",
-]
-
 # -- the release of transformers
 
 OLDEST, NEWEST = "5.3", "5.24"

@@ -9,8 +9,6 @@ import torch
 
 from prunedata.errors import LossError
 
-__all__ = ["ForwardWatch", "compute_loss_owner", "may_be_asked"]
-
 STOCK = (("transformers", "Trainer"), ("trl", "SFTTrainer"))
 """Whose ``compute_loss`` trains on one forward pass of the model."""
 

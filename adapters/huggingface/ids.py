@@ -20,8 +20,6 @@ from prunedata.keys import SampleIds
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
-__all__ = ["IDS", "BatchesWithIds", "OwnLoader", "packed_starts", "samples_in", "take_ids", "unprepared"]
-
 IDS = "prunedata_ids"
 """The key under which a batch has the ids of its samples, as an ndarray of int64, shape (n,)."""
 

@@ -16,8 +16,6 @@ from prunedata.adapters.torch.prints import names_in
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
-__all__ = ["keys_in", "refuse_pairs", "wrap"]
-
 
 def keys_in(given: Any, *_: Any, **__: Any) -> list[str] | None:
     """Return the names that a trainer's dataset has for its samples; None if it has none, or they are packed."""

@@ -13,8 +13,6 @@ from prunedata.adapters.huggingface.losses import is_flat, sequence_of_tokens
 from prunedata.errors import PrunedataError
 from prunedata.types import SomeIds, Weights
 
-__all__ = ["Part", "evaluating", "without_labels"]
-
 
 @dataclass
 class Part:

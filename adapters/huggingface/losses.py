@@ -9,11 +9,6 @@ from transformers.loss.loss_utils import ForCausalLMLoss
 from prunedata.counting.guess import MOST_CLASSES
 from prunedata.errors import LossError
 
-__all__ = [
-    "IGNORED", "base_of", "classes_in", "ignored_labels", "is_flat", "is_sum", "logits_of", "losses_and_counts",
-    "part_of", "sequence_of_tokens", "shifts_labels",
-]  # fmt: skip
-
 IGNORED = -100
 """The label of what has no loss, as padding."""
 FAR = 1 << 30

@@ -9,8 +9,6 @@ from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
 from prunedata.errors import PrunedataError
 
-__all__ = ["Change", "Steps", "stretch"]
-
 
 @dataclass(frozen=True)
 class Steps:

@@ -26,8 +26,6 @@ from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
-__all__ = ["ExactEpochs", "PruneTrainerMixin"]
-
 
 class PruneTrainerMixin(WeighingTrainer):
     """Lets a Trainer train on pruned data: ``class MyTrainer(PruneTrainerMixin, Trainer)``, in this order.

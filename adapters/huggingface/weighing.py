@@ -22,8 +22,6 @@ from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
-__all__ = ["HandOver", "WeighingTrainer"]
-
 
 class HandOver(TrainerCallback):
     """Hands over ``metric_for_best_model`` of the evaluation at the end of each epoch.

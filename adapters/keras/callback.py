@@ -12,8 +12,6 @@ from prunedata.errors import PrunedataError, SkippedSamples
 from prunedata.findings.monitor import Mode, is_lower_better, monitored
 from prunedata.run.pruner import Pruner
 
-__all__ = ["PruneCallback"]
-
 
 class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
     """Opens an epoch of the pruner with each epoch of ``fit``, and ends it with the losses that the model recorded.

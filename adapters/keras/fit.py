@@ -12,8 +12,6 @@ from prunedata.adapters.tensorflow.checks import stages
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
-__all__ = ["check_call", "check_other", "end_epoch", "replicas_of", "sized", "without_ids", "without_warning"]
-
 
 def check_call(x: Any, arguments: dict[str, Any], pruner: Pruner | None) -> None:
     """Raise for a wrapped dataset without its callback, a callback without its dataset, or unsupported arguments."""

@@ -13,8 +13,6 @@ from keras.src.backend import get_keras_mask, set_keras_mask
 from prunedata.counting.guess import MOST_CLASSES
 from prunedata.errors import LossError, PrunedataError
 
-__all__ = ["logits_of", "sample_losses", "weighed"]
-
 OF_CLASSES = (
     keras.losses.sparse_categorical_crossentropy,
     keras.losses.categorical_crossentropy,

@@ -10,8 +10,6 @@ from prunedata.adapters.keras.fit import check_call, check_other, end_epoch, siz
 from prunedata.adapters.keras.losses import logits_of, sample_losses, weighed
 from prunedata.errors import PrunedataError
 
-__all__ = ["PruneMixin"]
-
 
 class PruneMixin:
     """Lets ``fit`` train on pruned datasets: ``class Model(PruneMixin, keras.Model)``, in this order.

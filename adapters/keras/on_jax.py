@@ -14,8 +14,6 @@ from prunedata.errors import LossError
 from prunedata.run.pruner import Pruner
 from prunedata.types import Array, SomeIds
 
-__all__ = ["JaxRecorder"]
-
 
 class JaxRecorder(StepRecorder):
     """Nothing may be raised within a callback, where JAX would wrap it: what came is checked when it is handed over."""

@@ -14,8 +14,6 @@ from prunedata.errors import LossError
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 
-__all__ = ["GraphRecorder"]
-
 
 class GraphRecorder(StepRecorder):
     """The losses of an epoch in the order in which they came.

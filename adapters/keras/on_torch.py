@@ -9,8 +9,6 @@ from prunedata.adapters.keras.recorders import StepRecorder, weights_in
 from prunedata.adapters.torch.losses import Block, Recorder
 from prunedata.run.pruner import Pruner
 
-__all__ = ["TorchRecorder"]
-
 
 class TorchRecorder(StepRecorder):
     """Hands the losses of a step over at once."""

@@ -12,8 +12,6 @@ from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 from prunedata.types import Mask, SomeIds, Weights
 
-__all__ = ["StepRecorder", "recorder_for", "two_likeliest", "weights_in"]
-
 
 class StepRecorder(Adapter):
     """Records the losses of a model's steps, and has what they weigh.

@@ -18,8 +18,6 @@ from prunedata.errors import PrunedataError
 from prunedata.run.adapter import Delivery
 from prunedata.run.pruner import Pruner
 
-__all__ = ["watch"]
-
 OUTPUTS = "prunedata outputs"
 """Under this name they travel with a step's logs."""
 SMALL_SAMPLE = 1 << 12

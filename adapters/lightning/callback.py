@@ -20,8 +20,6 @@ from prunedata.errors import PrunedataError, SkippedSamples
 from prunedata.findings.monitor import Mode, is_lower_better, monitored
 from prunedata.run.pruner import Pruner
 
-__all__ = ["DataPruning"]
-
 
 class DataPruning(BaseCallback):  # type: ignore[misc]
     """Opens an epoch of the pruner with each epoch of ``fit``, and ends it with the observations of ``training_step``.

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-__all__ = ["BaseCallback"]
-
 BaseCallback: Any
 """What a callback is derived from. The Trainer of the other name takes it, too: it calls methods by their names."""
 

@@ -10,8 +10,6 @@ from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.adapters.torch.means import check_weights, mean_of
 from prunedata.types import SomeIds
 
-__all__ = ["observe"]
-
 
 def observe(
     module: Any,

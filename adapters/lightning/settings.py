@@ -8,8 +8,6 @@ from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
-__all__ = ["check_others", "check_settings", "check_step", "check_training", "check_validation"]
-
 ALONE = {
     "max_steps": (-1, "the run would end within an epoch. Give the schedule fewer epochs"),
     "overfit_batches": (0.0, "Lightning would put a sampler of its own in the place of ours. Prune a Subset instead"),

@@ -6,8 +6,6 @@ from typing import Any
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.run.pruner import Pruner
 
-__all__ = ["Trial", "counting", "is_validation_due", "validate_for"]
-
 
 class Trial:
     """Passes over the next epoch before the run, which leave no trace in it: a ``fast_dev_run``, or a tuner's steps."""

@@ -13,8 +13,6 @@ from prunedata.run.adapter import Adapter
 from prunedata.run.pruner import Pruner
 from prunedata.types import Array, Floats
 
-__all__ = ["EpochLogger", "Histogram", "log_epochs"]
-
 Histogram = tuple[npt.NDArray[np.int64], Floats]
 """The number of samples in each bin, shape (n,), and the edges of the bins, shape (n + 1,)."""
 Write = Callable[[int, dict[str, float], dict[str, Histogram]], None]

@@ -12,8 +12,6 @@ import tensorflow as tf
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
-__all__ = ["check_dataset", "stages"]
-
 
 def stages(dataset: Any) -> Iterator[Any]:
     """Yield a dataset and all datasets that it is made from, the last stage first."""

@@ -15,8 +15,6 @@ from prunedata.run.epoch import Epoch
 from prunedata.run.identity import Prints, fingerprint
 from prunedata.run.pruner import Pruner
 
-__all__ = ["Gate", "samples_in", "wrap"]
-
 CHUNK = 512
 """Samples that are filtered together: one by one, the filter would cost more than a cheap decoder."""
 CHUNK_BYTES = 1 << 24

@@ -7,8 +7,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["observe"]
-
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def observe(loader: Any, *batch: Any) -> torch.Tensor:

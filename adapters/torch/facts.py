@@ -14,8 +14,6 @@ from prunedata.errors import PrunedataError
 from prunedata.plan.schedule import Schedule
 from prunedata.run.pruner import Pruner
 
-__all__ = ["facts", "keys_in", "samples_in"]
-
 TRIED = 7
 """Samples that are collated, to see whether a collate function keeps their order."""
 

@@ -10,8 +10,6 @@ from torch.utils.data import Dataset
 from prunedata.errors import PrunedataError
 from prunedata.types import SomeIds
 
-__all__ = ["CarryingCollate", "Collate", "CollatePairs", "Indexed", "as_ids"]
-
 
 def as_ids(value: Any, samples: int) -> SomeIds | None:
     """Return a copy of a batch's ids, int64 of shape (n,), n > 0; None if they are no ids of so many samples."""

@@ -20,8 +20,6 @@ from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
-__all__ = ["PrunedLoader"]
-
 
 class PrunedLoader:
     """The attributes and methods that a pruned loader has beside those of its DataLoader class."""

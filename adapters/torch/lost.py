@@ -10,8 +10,6 @@ from torch.distributed import distributed_c10d
 
 from prunedata.errors import PrunedataError
 
-__all__ = ["name_lost_ranks"]
-
 SIGNS = ("gloo", "nccl", "connection closed", "connection reset")
 """Words in the errors of a process group. PyTorch has no class of its own for those of gloo."""
 _calls = count()

@@ -10,8 +10,6 @@ from prunedata.errors import LossError
 from prunedata.run.epoch import Epoch
 from prunedata.types import SomeIds, Weights
 
-__all__ = ["check_weights", "mean_of"]
-
 ALIKE = 1024
 """Largest batch whose mean by the user's weights is PyTorch's, bit for bit: it takes a square matrix of its size."""
 

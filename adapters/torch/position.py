@@ -8,8 +8,6 @@ from prunedata.checks import shown
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
-__all__ = ["check_position", "has_as_many_ranks", "resume_at"]
-
 NUMBERS = {"epoch": (0, None), "delivered": (0, None), "seed": (0, 0), "ranks": (1, 1)}
 """For each number in the state: the least value, and the value if it is missing; None where it must be there."""
 

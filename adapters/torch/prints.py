@@ -15,8 +15,6 @@ from prunedata.adapters.torch.seeds import drawing_alike
 from prunedata.run.identity import Prints, print_of, prints_by
 from prunedata.run.pruner import Pruner
 
-__all__ = ["names_in", "trains_on"]
-
 LONGEST = 60.0
 """Seconds that a worker may take for a sample. If it takes longer, there is no fingerprint."""
 

@@ -17,8 +17,6 @@ from prunedata.run.group import Group, GroupTotals
 from prunedata.run.pruner import Pruner
 from prunedata.types import Arrays, Floats
 
-__all__ = ["Ranks", "compare", "gather_numbers"]
-
 
 class Ranks(Group):
     """The ranks of the default process group of ``torch.distributed``."""

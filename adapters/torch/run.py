@@ -19,8 +19,6 @@ from prunedata.run.adapter import Adapter, Delivery, check_iterated
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 
-__all__ = ["TorchRun"]
-
 
 class TorchRun(Adapter):
     """Holds the losses that are on a device, and reports what the loaders delivered: ``delivery`` is the last one's."""

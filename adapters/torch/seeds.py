@@ -8,8 +8,6 @@ import torch
 
 from prunedata.run.epoch import Epoch
 
-__all__ = ["WorkerSeeds", "draw", "drawing_alike"]
-
 
 @contextmanager
 def drawing_alike() -> Iterator[None]:

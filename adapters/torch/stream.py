@@ -8,8 +8,6 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from prunedata.adapters.iterable import Stream
 
-__all__ = ["TorchStream"]
-
 
 class TorchStream(Stream, IterableDataset[Any]):
     """A ``prunedata.adapters.iterable.Stream`` that a DataLoader accepts.

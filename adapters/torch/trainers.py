@@ -8,8 +8,6 @@ from typing import Any
 
 from prunedata.errors import PrunedataError
 
-__all__ = ["dropped_by_accelerate", "is_accelerate", "missing_adapter", "refuse_sharing"]
-
 LIGHTNING = (
     "Expected DataPruning(pruner) among the callbacks of Lightning's Trainer. Got a Trainer without it, which would "
     "cut later epochs to the length of the first: write Trainer(callbacks=[DataPruning(pruner)]), with DataPruning "

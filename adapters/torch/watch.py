@@ -17,8 +17,6 @@ from prunedata.run.adapter import Delivery
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
-__all__ = ["WatchedBatches", "watch"]
-
 
 def watch(
     batches: Iterable[Any], pruner: Pruner, *, ids: str | int | Callable[[Any], Any], ahead: int = 0

@@ -17,8 +17,6 @@ from prunedata.checks import integer
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
-__all__ = ["copied", "wrap"]
-
 
 def wrap(
     loader: DataLoader[Any],

@@ -16,8 +16,6 @@ from prunedata.run.adapter import Delivery
 from prunedata.run.pruner import Pruner
 from prunedata.types import Ids, SomeIds
 
-__all__ = ["WatchedEpochs"]
-
 
 class WatchedEpochs:
     """The epochs of one watched training. An epoch opens with its first losses; after an error recording stops.

@@ -12,8 +12,6 @@ import torch
 from prunedata.adapters.watched.epochs import WatchedEpochs
 from prunedata.errors import PrunedataError
 
-__all__ = ["watch"]
-
 
 def watch(session: Any, learn: Any, call: Any) -> Callable[[bool], None]:
     """Watch a call of ``learn.fit()``, as :class:`prunedata.cli.watching.session.Watch` describes."""

@@ -4,8 +4,6 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-__all__ = ["SMALL", "Waiting", "shapes_of"]
-
 SMALL = 1 << 18
 """Numbers that may wait: of a batch, and of all batches together where no step is in its middle."""
 Compute = Callable[[list[Any], list[tuple[Callable[..., Any], list[tuple[Any, ...]]]], list[int]], None]

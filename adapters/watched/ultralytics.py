@@ -15,8 +15,6 @@ from prunedata.adapters.watched.epochs import WatchedEpochs
 from prunedata.errors import PrunedataError
 from prunedata.types import SomeIds
 
-__all__ = ["watch"]
-
 TASKS = ("classify", "detect", "segment")
 IDS = "prunedata_ids"
 """The key of the ids in a batch, on the way from a worker to ``preprocess_batch``."""

@@ -10,8 +10,6 @@ from prunedata.adapters.webdataset.stages import CollateWithIds, Keep, SplitIds,
 from prunedata.errors import PrunedataError
 from prunedata.streams.maskfile import MaskFile, Resumable
 
-__all__ = ["PrunedPipeline"]
-
 # Stages of WebDataset that yield at most one sample for each that they take, before they take the next one.
 _ONE_FOR_ONE = frozenset(
     getattr(filters, name)

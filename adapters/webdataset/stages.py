@@ -12,8 +12,6 @@ from prunedata.errors import PrunedataError
 from prunedata.streams.maskfile import MaskFile
 from prunedata.streams.shards import ShardIndex
 
-__all__ = ["CollateWithIds", "Keep", "SplitIds", "WithIds", "end_shards", "function_of"]
-
 Pairs = Iterator[tuple[Any, Any]]
 
 

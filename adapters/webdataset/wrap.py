@@ -13,8 +13,6 @@ from prunedata.run.pruner import Pruner
 from prunedata.streams.maskfile import publish
 from prunedata.streams.shards import ShardIndex
 
-__all__ = ["keys_in", "samples_in", "wrap"]
-
 _ENDLESS = (shardlists.ResampledShards, shardlists.DirectoryShardList)
 _LAST = (tariterators.group_by_keys, tariterators.tarfile_samples)
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from prunedata.types import Keys
 
-__all__ = ["add_apply"]
-
 
 def add_apply(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the command to the program."""

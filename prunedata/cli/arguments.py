@@ -20,8 +20,6 @@ import numpy.typing as npt
 from prunedata.checks import count_top, lines_of, shown
 from prunedata.errors import PrunedataError
 
-__all__ = ["add_top", "named_object", "number", "place_of_labels", "read_labels", "rows_of"]
-
 
 def number(text: str) -> int | float:
     """Return a written number as an int if it is one; a percentage, as 20%, as a fraction."""

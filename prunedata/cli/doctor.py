@@ -18,8 +18,6 @@ from prunedata.cli.text import table, working
 from prunedata.errors import DamagedStore, PrunedataError
 from prunedata.run.frameworks import ADAPTERS, adapter_of, samples_in
 
-__all__ = ["add_doctor"]
-
 LOADER = re.compile(r".+\.py:\w+")
 EPOCHS, PRUNE, SOME = 12, 0.25, 1000
 """The run with which a loader is tried; ``SOME`` samples if their number is unknown."""

@@ -8,8 +8,6 @@ import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-__all__ = ["LivePage"]
-
 LOCAL = "127.0.0.1"
 CLOSED = {
     "Cache-Control": "no-store",

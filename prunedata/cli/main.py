@@ -28,8 +28,6 @@ from prunedata.cli.top import add_top_command
 from prunedata.cli.watch import add_watch
 from prunedata.errors import PrunedataError
 
-__all__ = ["main", "parser"]
-
 STATUSES = (
     "Exit status: 0 on success; 1 if doctor found something wrong; 2 on an error, with one line about it on "
     "standard error; 130 after Ctrl-C."

@@ -17,8 +17,6 @@ from prunedata.plan.propose import Proposal, propose
 from prunedata.plan.schedule import Schedule
 from prunedata.run.options import warn_of_small_prune
 
-__all__ = ["add_plan"]
-
 SHAPE = ("start", "block", "pruned_per_block", "prune")
 """Options that describe a schedule beside its window."""
 NOT_STEADY = ("window", "milestones", "block", "pruned_per_block", "attenuation")

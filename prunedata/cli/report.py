@@ -12,8 +12,6 @@ from prunedata.cli.arguments import named_object, read_labels
 from prunedata.cli.text import meter
 from prunedata.errors import PrunedataError
 
-__all__ = ["add_report"]
-
 
 def add_report(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the command to the program."""

@@ -8,8 +8,6 @@ from typing import Any
 from prunedata.checks import duration
 from prunedata.cli.text import bar, table
 
-__all__ = ["summary"]
-
 EPOCHS_SHOWN, COUNTS_SHOWN = 10, 300
 
 

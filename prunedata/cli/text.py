@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from prunedata.checks import printable
 from prunedata.plan.schedule import Schedule
 
-__all__ = ["bar", "marks", "meter", "strip", "table", "working"]
-
 BLOCKS, LETTERS = "░█", ".#"  # an epoch on all samples, an epoch on pruned data
 WIDTH, MOST_ROWS = 100, 40
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from prunedata.errors import PrunedataError
 
-__all__ = ["add_top_command"]
-
 CLEAR = "\x1b[H\x1b[2J"
 """Begins at the top of an empty terminal."""
 

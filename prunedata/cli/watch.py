@@ -12,8 +12,6 @@ from typing import Any
 from prunedata.cli.watching.settings import STARTUP, Settings
 from prunedata.errors import PrunedataError
 
-__all__ = ["add_watch"]
-
 
 def add_watch(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the command to the program."""

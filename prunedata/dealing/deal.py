@@ -13,8 +13,6 @@ from prunedata.run.epoch import Epoch, read_only
 from prunedata.run.order import cut_batches
 from prunedata.types import Ids, Weights
 
-__all__ = ["Batch", "Deal", "Deck", "Receipt", "Wait", "until_done", "why_void"]
-
 
 @dataclass(frozen=True, eq=False)
 class Deal:

@@ -16,8 +16,6 @@ from prunedata.run.pruner import Pruner
 from prunedata.types import Ids, Recorded
 from prunedata.uninterrupted import Uninterrupted
 
-__all__ = ["Dealer"]
-
 FORMAT = 1
 """Of a dealer's state."""
 

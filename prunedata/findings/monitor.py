@@ -7,8 +7,6 @@ from typing import Any, Literal
 from prunedata.checks import shown
 from prunedata.errors import PrunedataError
 
-__all__ = ["Mode", "is_lower_better", "monitored"]
-
 Mode = Literal["auto", "max", "min"]
 """Whether more or less of a figure is better; ``"auto"`` decides by its name."""
 

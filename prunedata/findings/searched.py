@@ -16,19 +16,6 @@ from prunedata.store.run_store import StoreLike, read_run
 from prunedata.store.state import RunState
 from prunedata.types import Counts, Mask
 
-__all__ = [
-    "Stateful",
-    "held_out",
-    "num_held_out",
-    "num_lost",
-    "num_searched",
-    "num_without",
-    "searched",
-    "searched_visits",
-    "state_of",
-    "told_unsearched",
-]
-
 
 class Stateful(Protocol):
     """A live run, as a :class:`prunedata.Pruner`."""

@@ -14,8 +14,6 @@ from prunedata.errors import PrunedataError
 from prunedata.keys import key_from, places_of
 from prunedata.types import Ids, Keys
 
-__all__ = ["KEY", "Verdict", "apply_verdicts", "judged_wrong", "named_in", "read_verdicts", "write_verdicts"]
-
 COLUMNS = ("sample", "verdict", "was", "label")
 KEY = "key"
 """An extra column for runs with keys: then a verdict belongs to the row, wherever it lies."""

@@ -15,8 +15,6 @@ from prunedata.plan.schedule import Schedule
 
 real, integer = partial(checks.real, error=ScheduleError), partial(checks.integer, error=ScheduleError)
 
-__all__ = ["CostModel", "Measurement", "Prediction", "count_kept", "count_pruned"]
-
 
 def count_pruned(samples: int, prune: int | float | str) -> int:
     """Return PruningNum: how many of `samples` a pruned epoch leaves out.

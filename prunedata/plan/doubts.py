@@ -15,34 +15,6 @@ import numpy as np
 
 from prunedata.types import Array, Counts, Mask
 
-__all__ = [
-    "APART",
-    "NOISE",
-    "ONE_GROUP",
-    "SETTLED",
-    "TURNED",
-    "WITHIN",
-    "WORSE",
-    "Groups",
-    "above_own",
-    "are_being_learned",
-    "are_many_worse",
-    "are_settled",
-    "are_turned",
-    "are_worse",
-    "count_doubted",
-    "have_met",
-    "is_forgetting",
-    "is_still_learning",
-    "is_wide",
-    "late_from",
-    "lie_clearer",
-    "loss_at_first",
-    "lost_from",
-    "onset_from",
-    "two_groups",
-]
-
 ONE_GROUP, TWO_GROUPS = 0.70, 0.75
 """Up to this share of the variance between the groups no label is doubted; from the second on, the whole upper group.
 Between them the doubted part of the upper group rises evenly: an uncertain run doubts fewer. Below 0.70 less than half

@@ -15,8 +15,6 @@ from prunedata.checks import shown
 from prunedata.errors import PrunedataError
 from prunedata.types import Losses, Recorded
 
-__all__ = ["LARGEST", "TRUST", "Figures", "check_figure", "figure_of", "find_onset", "trust_in"]
-
 MEAN_OF = 3
 """Figures are compared as means of so many: a single one depends more on chance than on the network."""
 DIFFERENCES = 6

@@ -12,8 +12,6 @@ from prunedata.errors import ScheduleError
 from prunedata.plan.cost import CostModel, Prediction
 from prunedata.plan.schedule import Schedule
 
-__all__ = ["Proposal", "propose"]
-
 BLOCK = 5
 STARTS = tuple(Fraction(twelfths, 12) for twelfths in (4, 3, 5, 2, 6))  # of a window, the likeliest first
 ATTENUATIONS = (1.0, 1.5, 2.0)

@@ -17,8 +17,6 @@ from prunedata.errors import ScheduleError
 
 real, integer = partial(checks.real, error=ScheduleError), partial(checks.integer, error=ScheduleError)
 
-__all__ = ["Schedule"]
-
 
 @dataclass(frozen=True)
 class Schedule:

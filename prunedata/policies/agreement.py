@@ -16,8 +16,6 @@ import numpy.typing as npt
 
 from prunedata.types import Ids, Mask
 
-__all__ = ["SKETCHED", "agreement", "drawn", "note_left_out", "sketch"]
-
 SKETCHED = 4096
 """Most samples in a sketch, which then has 684 characters."""
 GOLDEN = 0x9E3779B97F4A7C15

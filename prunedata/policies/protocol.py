@@ -15,8 +15,6 @@ from prunedata.checks import real
 from prunedata.errors import PrunedataError
 from prunedata.types import Array, Counts, Ids, Losses, Mask
 
-__all__ = ["Known", "Policy", "Watcher", "Weigher", "describe"]
-
 
 @dataclass(frozen=True, eq=False)
 class Known:

@@ -14,25 +14,6 @@ from prunedata.errors import PrunedataError
 from prunedata.policies.protocol import Known, Policy
 from prunedata.types import Array, Arrays, Ids, Losses, Mask, smallest_unsigned
 
-__all__ = [
-    "BUILT_IN",
-    "LARGEST",
-    "MEAN_EXCESS",
-    "BoundedLoss",
-    "DroppingCount",
-    "EasyPruning",
-    "High",
-    "LastLoss",
-    "LossRanked",
-    "MovingAverage",
-    "Random",
-    "RecentLoss",
-    "RunningLoss",
-    "check_by",
-    "from_description",
-    "hit_rate",
-]
-
 
 def hit_rate(known: Known) -> npt.NDArray[np.uint16]:
     """Return hits over visits of the whole run in steps of 1/65535, shape (samples,); 0 for unobserved samples."""

@@ -18,8 +18,6 @@ import numpy.typing as npt
 
 from prunedata.errors import PrunedataError
 
-__all__ = ["count_holdout", "draw_holdout", "keep_mask", "kth_highest"]
-
 CHUNK = 1 << 16
 _WORD = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15

@@ -14,8 +14,6 @@ from prunedata.plan.onset import find_onset
 from prunedata.reporting.facts import RunFacts
 from prunedata.types import Floats, Mask
 
-__all__ = ["Curve", "curve"]
-
 MOST_POINTS = 200
 """Of a curve: more epochs are averaged, so that a page stays small however long the run."""
 INK, ACCENT, PALE = "#4a5468", "#3f51b5", "#cdd4f5"

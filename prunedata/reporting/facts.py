@@ -30,8 +30,6 @@ from prunedata.store.run_store import StoreLike
 from prunedata.store.state import RunState
 from prunedata.types import Array, Counts, Floats, Mask
 
-__all__ = ["RunFacts", "facts_of"]
-
 
 def facts_of(run: StoreLike | Stateful) -> RunFacts:
     """Return the facts of a run, live or in a store."""

@@ -22,8 +22,6 @@ from prunedata.reporting.previews import MOST_CHARACTERS, MOST_VALUES, Preview, 
 from prunedata.store.state import RunState
 from prunedata.types import Arrays
 
-__all__ = ["KeptPreviews", "keep_previews"]
-
 NAME = "previews.json"
 """The file in the folder of the run's store."""
 MOST, MOST_BYTES, LONGEST = 500, 16 << 20, 20.0

@@ -25,8 +25,6 @@ from prunedata.reporting.kept import KeptPreviews
 from prunedata.reporting.previews import Preview, Previews
 from prunedata.types import Array
 
-__all__ = ["render", "shorten", "suspects_to_judge", "visible"]
-
 BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """They change the order in which the text around them is read."""
 

@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from prunedata.errors import PrunedataError
 
-__all__ = ["Preview", "Previews", "as_pixels", "picture"]
-
 LABELS = ("label", "labels", "target", "targets", "class", "cls", "y", "fine_label", "coarse_label")
 KEYS = ("__key__", "key", "id", "uid", "name", "path", "filename", "__url__")
 """How data sets call a sample's label and its own name."""

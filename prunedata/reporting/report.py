@@ -25,8 +25,6 @@ from prunedata.reporting.previews import Previews
 from prunedata.store.run_store import StoreLike
 from prunedata.types import Array
 
-__all__ = ["Report", "report"]
-
 LISTED, REVIEWED = 12, 500
 """Samples on a page if the caller names no number."""
 SUSPECT_SHARE = 0.1

@@ -18,8 +18,6 @@ from prunedata.errors import LossError, SkippedSamples
 from prunedata.run.epoch import Epoch
 from prunedata.types import Mask
 
-__all__ = ["Adapter", "Delivery", "check_iterated", "together"]
-
 
 @dataclass
 class Delivery:

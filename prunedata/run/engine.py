@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from prunedata.findings.advice import Advice
     from prunedata.store.run_store import RunStore
 
-__all__ = ["Engine"]
-
 
 class Engine:
     """Run the epochs of a schedule and keep their results in a ledger."""

@@ -15,8 +15,6 @@ from prunedata.policies.selection import draw_holdout
 from prunedata.store.state import LOST, RunState
 from prunedata.types import Array, Arrays, Keys
 
-__all__ = ["followed", "moved"]
-
 SHOWN = 5
 
 

@@ -10,8 +10,6 @@ from prunedata.errors import PrunedataError
 from prunedata.run.labels import MOST_NAMES
 from prunedata.types import Array
 
-__all__ = ["adapter_of", "keys_in", "labels_in", "samples_in"]
-
 ADAPTERS = "prunedata.adapters"
 OTHER_NAMES = {"transformers": "huggingface", "pytorch_lightning": "lightning"}
 """Libraries whose adapter has another name."""

@@ -11,8 +11,6 @@ from prunedata.plan.onset import TRUST
 from prunedata.run.epoch import Epoch
 from prunedata.types import Arrays, Floats
 
-__all__ = ["Group", "GroupTotals"]
-
 
 class GroupTotals(NamedTuple):
     """The numbers that a process sends to the others at the end of an epoch, or their sums over all processes."""

@@ -15,8 +15,6 @@ from prunedata.errors import OtherData, PrunedataError
 from prunedata.store.state import LOST, RunState
 from prunedata.types import Arrays, Counts, Ids, Keys, Mask
 
-__all__ = ["Identity", "Prints", "Whole", "drawn_alike", "fingerprint", "print_of", "prints_by", "probed"]
-
 Prints = Callable[[Sequence[int]], Sequence[str | None]]
 """Given ids, returns the fingerprint of each sample."""
 Whole = Callable[[], str | None]

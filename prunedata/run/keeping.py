@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from prunedata.store.run_store import RunStore, StoreLike
     from prunedata.types import Keys
 
-__all__ = ["keep", "restore", "standing", "trains_on", "unpacked"]
-
 
 def keep(engine: Engine, location: StoreLike | None, *, resume: bool | Literal["other data"]) -> None:
     """Let a run be kept in a store from now on; without a location in memory.

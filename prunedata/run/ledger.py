@@ -18,8 +18,6 @@ from prunedata.types import Arrays
 if TYPE_CHECKING:
     from prunedata.run.options import RunOptions
 
-__all__ = ["Ledger"]
-
 
 class Ledger:
     """Counts, arrays and history of one run, to be saved and restored. No count exceeds ``longest_window`` visits."""

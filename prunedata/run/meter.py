@@ -9,8 +9,6 @@ import numpy as np
 
 from prunedata.types import Floats, Ids
 
-__all__ = ["Meter", "Overhead"]
-
 RISES = "place", "rises", "products", "squares"
 HELD_OUT = "held_out_trust", "held_out_seen", "held_out_right", "held_out_judged"
 SAVED = "loss_sum", "visits", "figure_sum", "figures", "lower_is_better", *RISES, *HELD_OUT

@@ -24,8 +24,6 @@ from prunedata.run.meter import Meter
 from prunedata.store.state import OPEN, RunState
 from prunedata.types import Array, Arrays, Floats, Ids, Mask
 
-__all__ = ["OpenEpoch"]
-
 
 class OpenEpoch:
     """The observations of this process in an open epoch.

@@ -18,18 +18,6 @@ from prunedata.policies.rules import RecentLoss
 from prunedata.run.labels import LABELS, given_labels
 from prunedata.types import Arrays, Ids, Keys, LeaveOut, Mask
 
-__all__ = [
-    "RunOptions",
-    "scheduled",
-    "warn_of_falling",
-    "warn_of_large_losses",
-    "warn_of_lost_figure",
-    "warn_of_multiples",
-    "warn_of_no_factors",
-    "warn_of_small_prune",
-    "warn_of_whole_batches",
-]
-
 FEW, LIKELY_PERCENT = 0.05, 400
 """Below this share of the samples, and with more samples than this, an integer below 100 is likely a percentage."""
 LARGE = 20.0

@@ -12,8 +12,6 @@ import numpy.typing as npt
 
 from prunedata.checks import integer
 
-__all__ = ["cut_batches", "epoch_order"]
-
 TOGETHER = 1 << 21
 """Samples shuffled together: up to here the whole epoch."""
 NEIGHBOURS = 256

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from prunedata.findings.advice import Advice
     from prunedata.run.options import RunOptions
 
-__all__ = ["Pruning"]
-
 MANY = 0.05
 """Fewer doubted samples than this share may stay, without a warning, where epochs are rounded up to whole batches."""
 

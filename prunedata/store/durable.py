@@ -19,8 +19,6 @@ from zarr.storage import FsspecStore, LocalStore, MemoryStore, StorePath
 
 from prunedata.errors import DamagedStore, StoreError
 
-__all__ = ["DurableStore", "check_own_folder", "finish", "is_missing", "list_names", "read_bytes", "write_bytes"]
-
 T = TypeVar("T")
 PARTIAL = ".partial"
 """Ending of a file's name while it is written."""

@@ -22,8 +22,6 @@ from prunedata.errors import (
 )
 from prunedata.store.durable import PARTIAL, DurableStore, list_names
 
-__all__ = ["StoreLike", "explain_errors", "open_location", "refuse_leftovers"]
-
 StoreLike = str | os.PathLike[str] | Store
 
 

@@ -12,8 +12,6 @@ try:
 except ImportError:  # not on Windows: there only the check of the pointer is left
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["WriteLock"]
-
 
 class WriteLock:
     """Keeps other processes from writing to a folder, and notes which object of this process may write.

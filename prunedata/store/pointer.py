@@ -14,8 +14,6 @@ from prunedata.checks import shown
 from prunedata.errors import DamagedStore, ForeignStore, PrunedataError, StoreError
 from prunedata.store.schema import COUNT, TEXT, anything, check, dtype_of
 
-__all__ = ["MOST", "Records", "decode_pointer", "encode_pointer"]
-
 FORMAT = 4
 TOO_OLD = (1, 2, 3)
 """Formats that only versions before the first release wrote."""

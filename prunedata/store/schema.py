@@ -16,8 +16,6 @@ from prunedata.errors import PrunedataError
 from prunedata.options import OPTIONS
 from prunedata.plan.schedule import Schedule
 
-__all__ = ["ADVICE", "COUNTING", "LOST", "OF_ROWS", "OPEN", "anything", "check", "check_state", "dtype_of"]
-
 COUNTING = ("counts", "hits", "visits")
 """The arrays that every run has, of any unsigned dtype."""
 UNSIGNED = {"high", "labels", "guess", "open-guess", "label", "open-label"}

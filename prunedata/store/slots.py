@@ -22,8 +22,6 @@ from zarr.storage import MemoryStore, StorePath
 from prunedata.errors import DamagedStore
 from prunedata.store.durable import DurableStore, check_own_folder, finish, is_missing, read_bytes
 
-__all__ = ["Slots"]
-
 CHUNK = 1 << 24
 MOST_METADATA = 1 << 16
 STORED = ("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "codecs")

@@ -23,8 +23,6 @@ from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 from prunedata.types import Mask
 
-__all__ = ["MaskFile", "MaskPublisher", "Resumable", "publish"]
-
 HEADER, NUMBER = 16, 8
 
 

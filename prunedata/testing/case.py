@@ -16,11 +16,6 @@ from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 from prunedata.types import Ids
 
-__all__ = [
-    "Batch", "BrokenContract", "Case", "Loader", "Pass", "Record", "Run", "SkippedClause", "States", "broken",
-    "losses_of", "read_pair", "restored", "shorten", "stopped", "whole_run",
-]  # fmt: skip
-
 Loader = Iterable[tuple[Any, Any]]
 # Whole, whole, then pruned twice in a row, and so on: lengths go down and up again, and masks change each time.
 SCHEDULE = Schedule(6, window=6, start=1, block=3, pruned_per_block=2)

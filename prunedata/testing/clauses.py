@@ -19,8 +19,6 @@ from prunedata.testing.samples import (
 )
 from prunedata.testing.training import check_attached_once, check_parity, check_records, check_structure, check_weights
 
-__all__ = ["CLAUSES", "check_adapter"]
-
 CLAUSES: Mapping[str, Callable[[Case], None]] = {
     "ids": check_ids,
     "masks": check_masks,

@@ -18,8 +18,6 @@ from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 from prunedata.types import Array, Arrays, Ids, Losses
 
-__all__ = ["BrokenPolicy", "check_policy"]
-
 SCHEDULE = Schedule(6, window=3, start=1, block=3, pruned_per_block=2)
 BATCH = 7
 

@@ -24,11 +24,6 @@ from prunedata.testing.case import (
 )
 from prunedata.types import Ids
 
-__all__ = [
-    "check_empty_worker", "check_endless", "check_frozen", "check_ids", "check_left_out", "check_masks", "check_once",
-    "check_reports", "check_resume", "check_truncation",
-]  # fmt: skip
-
 
 def check_ids(case: Case) -> None:
     """Clause ``ids``: the ids that come with a batch are those of the samples in it."""

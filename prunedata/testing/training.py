@@ -10,8 +10,6 @@ from prunedata.policies.rules import LossRanked
 from prunedata.run.pruner import Pruner
 from prunedata.testing.case import Case, Loader, Pass, Record, Run, SkippedClause, broken, losses_of, read_pair, shorten
 
-__all__ = ["check_attached_once", "check_parity", "check_records", "check_structure", "check_weights"]
-
 
 def check_structure(case: Case) -> None:
     """Clause ``structure``: a batch is built as the user's own loader builds it. Needs ``case.plain``."""

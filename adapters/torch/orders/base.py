@@ -16,8 +16,6 @@ from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 from prunedata.types import Mask, SomeIds
 
-__all__ = ["Order", "two_iterators_error"]
-
 
 class Order(ABC):
     """The order in which a loader delivers the samples of an epoch. There is a subclass for each kind of loader."""

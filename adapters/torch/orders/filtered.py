@@ -14,8 +14,6 @@ from prunedata.run.order import cut_batches
 from prunedata.run.pruner import Pruner
 from prunedata.types import Mask, SomeIds
 
-__all__ = ["FilteredBatches", "FilteredSampler"]
-
 
 class FilteredOrder(SampledOrder):
     """The ids that ``source`` gives, in its order, without those that the epoch leaves out.

@@ -16,8 +16,6 @@ from prunedata.run.order import epoch_order
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
-__all__ = ["OwnOrder", "Uneven"]
-
 Uneven = Literal["weights", "drop", "pad"]
 
 

@@ -12,8 +12,6 @@ from prunedata.adapters.torch.trainers import dropped_by_accelerate, refuse_shar
 from prunedata.run.order import cut_batches
 from prunedata.types import SomeIds
 
-__all__ = ["SampledOrder", "StandIn"]
-
 
 class SampledOrder(Order):
     """An order that consists of arrays of ids, which samplers give one by one or cut into batches."""

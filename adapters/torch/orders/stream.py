@@ -16,8 +16,6 @@ from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
-__all__ = ["StreamOrder"]
-
 
 class StreamOrder(Order):
     """The order in which a stream's workers happen to deliver its samples.

@@ -11,8 +11,6 @@ if TYPE_CHECKING:  # every process of a watched job imports this module, though 
     from types import ModuleType
     from typing import Any
 
-__all__ = ["TRAINERS", "install"]
-
 TRAINERS = {
     "transformers.trainer": ("Trainer", "train", "huggingface.watching"),
     "lightning.pytorch.trainer.trainer": ("Trainer", "fit", "lightning.watching"),

@@ -14,8 +14,6 @@ from prunedata.reporting.previews import Preview
 from prunedata.store.run_store import read_run
 from prunedata.store.state import RunState
 
-__all__ = ["lines_of", "suspects_in"]
-
 WIDEST = 60
 """Characters of a sample."""
 

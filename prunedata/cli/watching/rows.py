@@ -9,8 +9,6 @@ import numpy as np
 
 from prunedata.types import Ids
 
-__all__ = ["carry_rows", "original_rows"]
-
 _MADE: dict[int, tuple[Any, Ids, int]] = {}
 """By the address of memory, which a data set and all selections of it share: that part of a column, the rows that the
 whole was made from, and where the part begins."""

@@ -26,8 +26,6 @@ from prunedata.run.identity import drawn_alike
 from prunedata.run.pruner import Pruner
 from prunedata.types import LeaveOut
 
-__all__ = ["Session", "Watch", "WatchedRun"]
-
 
 class WatchedRun:
     """One training that is watched. Its run leaves nothing out unless the user asked for it.

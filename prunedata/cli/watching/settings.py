@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["FOLDER", "OPTIONS", "STARTUP", "Settings"]
-
 FOLDER, OPTIONS = "PRUNEDATA_WATCH", "PRUNEDATA_WATCH_OPTIONS"
 """Variables: the folder of the stores, and words such as ``leave-out``, ``live`` and ``top=50``."""
 STARTUP = Path(__file__).resolve().parent / "startup"

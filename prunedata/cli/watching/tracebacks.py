@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
-__all__ = ["leave_out_own_frames", "without_own_frames"]
-
 PACKAGES = tuple(
     f"{folder}/" for folder in {Path(__file__).parents[2], (Path(__file__).parents[2] / "adapters").resolve()}
 )
