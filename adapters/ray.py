@@ -205,8 +205,7 @@ def _this_actor() -> tuple[str, Any] | None:
     return (found, context.current_actor) if found else None
 
 
-Worker = tuple[Hashable, str | None]
-"""Its name, and which actor it is; None for a task."""
+Worker = tuple[Hashable, str | None]  # its name, and which actor it is; None for a task
 
 
 class _Actor(Dealer):

@@ -13,8 +13,7 @@ from prunedata.checks import shown
 from prunedata.errors import LossError, PrunedataError
 from prunedata.types import Ids, Keys
 
-DIGITS = 16
-"""Hexadecimal digits of a hash in a file."""
+DIGITS = 16  # hexadecimal digits of a hash in a file
 
 
 def hash_keys(keys: Any) -> Keys:

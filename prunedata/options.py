@@ -16,8 +16,7 @@ class Option:
     plain: Callable[[str, Any], Any]
     """Given the name and a value, returns the value as JSON has it, or raises :class:`PrunedataError`."""
     default: Any = None
-    always: bool = False
-    """Whether a store records the default, too."""
+    always: bool = False  # whether a store records the default, too
 
 
 def _integer(low: int, high: int) -> Callable[[str, Any], int]:

@@ -9,10 +9,8 @@ from prunedata.adapters.huggingface.forward import ForwardWatch
 from prunedata.adapters.huggingface.losses import IGNORED, is_sum, losses_and_counts, part_of, shifts_labels
 from prunedata.errors import PrunedataError
 
-TOLERANCE = 0.02
-"""How far they may be from each other, as a part: a model in bfloat16 rounds its loss."""
-CLEARLY = 10
-"""How many times nearer the other reading of the labels must be: rounding alone never makes so much."""
+TOLERANCE = 0.02  # how far they may be from each other, as a part: a model in bfloat16 rounds its loss
+CLEARLY = 10  # how many times nearer the other reading of the labels must be: rounding alone never makes so much
 APART = 1.5
 """How many times the mean of its samples' losses a loss of one's own may be, or that times it, to be taken for it."""
 

@@ -32,8 +32,7 @@ class ByWeight(WeighingTrainer):
         self._watch_losses(pruner)
         self._said = Delivery(-1)
         self._given = np.zeros(0, dtype=np.bool_)
-        self._moved = False
-        """Whether it goes on with another number of steps in an epoch."""
+        self._moved = False  # whether it goes on with another number of steps in an epoch
 
     # -- the Trainer's own methods, in the order in which it calls them
 

@@ -16,12 +16,9 @@ SAME = ("gradient_accumulation_steps", "dataloader_drop_last")
 class Stand(NamedTuple):
     """Where a run stands among its optimizer steps."""
 
-    changes: tuple[Change, ...]
-    """How the number of its steps has changed."""
-    began: int
-    """The step at which the open epoch began, or at which the next one does."""
-    total: int
-    """How many steps the run has."""
+    changes: tuple[Change, ...]  # how the number of its steps has changed
+    began: int  # the step at which the open epoch began, or at which the next one does
+    total: int  # how many steps the run has
 
 
 def _path(folder: str, rank: int) -> Path:

@@ -20,8 +20,7 @@ from prunedata.keys import SampleIds
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
-IDS = "prunedata_ids"
-"""The key under which a batch has the ids of its samples, as an ndarray of int64, shape (n,)."""
+IDS = "prunedata_ids"  # the key under which a batch has the ids of its samples, as an ndarray of int64, shape (n,)
 
 
 def take_ids(batch: Any) -> SomeIds | None:
@@ -118,8 +117,7 @@ class OwnLoader:
         self._trainer, self._pruner, self._key = trainer, pruner, key
         self.starts = packed_starts(trainer.train_dataset)
         self.batches: int | None = None
-        self._rest = 0
-        """How many rows are left for the last batches of several processes, if these are not full."""
+        self._rest = 0  # how many rows are left for the last batches of several processes, if these are not full
 
     def with_ids(self, loader: DataLoader[Any]) -> DataLoader[Any]:
         """Return a loader like this one, which accelerate has not dealt yet. The given one is not changed."""

@@ -100,8 +100,7 @@ class _Searching:
 
     _make_pruner: Callable[[Any], Pruner]
     _options: dict[str, Any]
-    _thread: int | None = None
-    """The thread in which it trained first."""
+    _thread: int | None = None  # the thread in which it trained first
 
     def train(self, *args: Any, **options: Any) -> Any:
         """As the Trainer's, in one thread."""

@@ -21,16 +21,14 @@ class Part:
     ids: SomeIds
     weights: Weights
     counted: npt.NDArray[np.bool_]
-    rows: bool = False
-    """Whether only the rows that count are in the batch; of one of which none counts, the first."""
+    rows: bool = False  # whether only the rows that count are in the batch; of one of which none counts, the first
     labels: dict[str, Any] = field(default_factory=dict)
     """The labels of all samples, where those of what does not count were taken."""
     given: torch.Tensor | None = None
     """The label of each sample, shape (n,), if the run may keep it: before any were taken."""
     apart: dict[str, Any] | None = None
     """The rows that do not count, where they have left the batch and their losses are recorded."""
-    factor: float = 1.0
-    """Times a mean over the batch it makes the mean over what counts in the whole step."""
+    factor: float = 1.0  # times a mean over the batch it makes the mean over what counts in the whole step
 
     @property
     def none(self) -> bool:

@@ -9,10 +9,8 @@ from transformers.loss.loss_utils import ForCausalLMLoss
 from prunedata.counting.guess import MOST_CLASSES
 from prunedata.errors import LossError
 
-IGNORED = -100
-"""The label of what has no loss, as padding."""
-FAR = 1 << 30
-"""A position behind the end of any text: answers there have no loss."""
+IGNORED = -100  # the label of what has no loss, as padding
+FAR = 1 << 30  # a position behind the end of any text: answers there have no loss
 
 
 def part_of(outputs: Any, name: str) -> Any:

@@ -63,20 +63,14 @@ class WeighingTrainer:
 
     pruner: Pruner
 
-    _batches: int | None = None
-    """How many batches the epoch has, if that is known."""
-    _trained = 0
-    """How many of them were trained on."""
-    _part: Part | None = None
-    """What counts of the batch that is trained on."""
-    _fused = False
-    """Whether the model gives no logits, but what its own labels make of them."""
+    _batches: int | None = None  # how many batches the epoch has, if that is known
+    _trained = 0  # how many of them were trained on
+    _part: Part | None = None  # what counts of the batch that is trained on
+    _fused = False  # whether the model gives no logits, but what its own labels make of them
     _stand: checkpoint.Stand | None = None
     """Where the run stood in the checkpoint from which it goes on; None if it began."""
-    _changes: tuple[Change, ...] = ()
-    """How the number of its steps has changed."""
-    _began = 0
-    """The optimizer step at which the open epoch began."""
+    _changes: tuple[Change, ...] = ()  # how the number of its steps has changed
+    _began = 0  # the optimizer step at which the open epoch began
     _save_waits = False
     _looked_at = -1
 

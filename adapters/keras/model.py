@@ -20,8 +20,7 @@ class PruneMixin:
     """
 
     _prune_recorder: Any = None
-    _prune_spec: Any = None
-    """What the data of a batch look like, until Keras has looked at one of ``fit``."""
+    _prune_spec: Any = None  # what the data of a batch look like, until Keras has looked at one of ``fit``
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -18,10 +18,8 @@ from prunedata.errors import PrunedataError
 from prunedata.run.adapter import Delivery
 from prunedata.run.pruner import Pruner
 
-OUTPUTS = "prunedata outputs"
-"""Under this name they travel with a step's logs."""
-SMALL_SAMPLE = 1 << 12
-"""The most numbers of a sample that waits."""
+OUTPUTS = "prunedata outputs"  # under this name they travel with a step's logs
+SMALL_SAMPLE = 1 << 12  # the most numbers of a sample that waits
 
 
 def watch(session: Any, model: Any, call: Any) -> Callable[[bool], None]:

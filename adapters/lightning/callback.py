@@ -52,19 +52,15 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
     def __init__(self, pruner: Pruner, *, monitor: str | None = None, mode: Mode = "auto") -> None:
         super().__init__()
         self._monitor, self._lower, self._is_validated = monitor, is_lower_better(monitor, mode), False
-        self._figure: float | None = None
-        """Of the newest validation in the epoch; a checkpoint has it with it."""
+        self._figure: float | None = None  # of the newest validation in the epoch; a checkpoint has it with it
         self._is_due = False
         """Whether a validation follows the newest batch: one that goes on from a checkpoint of it lacks that."""
         self.pruner, self._run = pruner, pruner.attach(TorchRun(pruner))
         self._begun: int | None = None
         self._trial = Trial(pruner)
-        self._before: dict[str, Any] | None = None
-        """What ``fit`` finds, to be put back after it."""
-        self._step: int | None = None
-        """Samples of all processes in a batch."""
-        self._saved_step: int | None = None
-        """The same in the checkpoint that ``fit`` goes on from."""
+        self._before: dict[str, Any] | None = None  # what ``fit`` finds, to be put back after it
+        self._step: int | None = None  # samples of all processes in a batch
+        self._saved_step: int | None = None  # the same in the checkpoint that ``fit`` goes on from
 
     # -- fit begins and ends
 

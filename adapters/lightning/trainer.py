@@ -12,8 +12,7 @@ class Trial:
 
     def __init__(self, pruner: Pruner) -> None:
         self._pruner = pruner
-        self._before: dict[str, Any] | None = None
-        """Where the pruner stood when the trial began."""
+        self._before: dict[str, Any] | None = None  # where the pruner stood when the trial began
 
     def begin(self) -> None:
         """Open the epoch, if that is not done: a loader is asked for its first batch."""

@@ -15,8 +15,7 @@ from prunedata.run.epoch import Epoch
 from prunedata.run.identity import Prints, fingerprint
 from prunedata.run.pruner import Pruner
 
-CHUNK = 512
-"""Samples that are filtered together: one by one, the filter would cost more than a cheap decoder."""
+CHUNK = 512  # samples that are filtered together: one by one, the filter would cost more than a cheap decoder
 CHUNK_BYTES = 1 << 24
 TEXT_BYTES = 1 << 18
 """What a text is taken to have, as it is most often a file with an image."""

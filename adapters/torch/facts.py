@@ -14,8 +14,7 @@ from prunedata.errors import PrunedataError
 from prunedata.plan.schedule import Schedule
 from prunedata.run.pruner import Pruner
 
-TRIED = 7
-"""Samples that are collated, to see whether a collate function keeps their order."""
+TRIED = 7  # samples that are collated, to see whether a collate function keeps their order
 
 
 def samples_in(loader: Any, *_: Any, **__: Any) -> int | None:

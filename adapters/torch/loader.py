@@ -29,24 +29,15 @@ class PrunedLoader:
     _run: TorchRun
     _recorder: Recorder
     _with_ids: bool
-    _seeds: WorkerSeeds | None
-    """Seeds the generator, if it is ours."""
-    _pending: deque[SomeIds]
-    """The ids of the batches that wait for their losses."""
-    _ahead: int
-    """How many batches the loop fetches before it trains on one."""
-    _delivered: int
-    """Samples delivered in the epoch that is iterated, or was last."""
-    _start_of_pass: int
-    """The start of an epoch (see ``TorchRun.starts``) to which the pass over the loader belongs."""
-    _start_of_finished: int
-    """That of the last pass that came to its end."""
-    _observed: list[int]
-    """Batches observed in this pass, and in earlier ones since the same start of the epoch."""
-    _running: int | None
-    """The number of the epoch that is iterated."""
-    _restored: int | None
-    """The number of the epoch whose position was loaded, until it is iterated."""
+    _seeds: WorkerSeeds | None  # seeds the generator, if it is ours
+    _pending: deque[SomeIds]  # the ids of the batches that wait for their losses
+    _ahead: int  # how many batches the loop fetches before it trains on one
+    _delivered: int  # samples delivered in the epoch that is iterated, or was last
+    _start_of_pass: int  # the start of an epoch (see ``TorchRun.starts``) to which the pass over the loader belongs
+    _start_of_finished: int  # that of the last pass that came to its end
+    _observed: list[int]  # batches observed in this pass, and in earlier ones since the same start of the epoch
+    _running: int | None  # the number of the epoch that is iterated
+    _restored: int | None  # the number of the epoch whose position was loaded, until it is iterated
     # These are attributes of DataLoader and StatefulDataLoader.
     next_iter_state: dict[str, Any] | None
     generator: torch.Generator

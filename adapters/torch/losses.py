@@ -27,8 +27,7 @@ def fits(ids: SomeIds, losses: Any) -> bool:
 class Recorder:
     """Passes losses to the pruner: at once from the host, many together from a device."""
 
-    capacity: ClassVar[int] = 1 << 16
-    """Losses that stay on a device before they are copied to the host together."""
+    capacity: ClassVar[int] = 1 << 16  # losses that stay on a device before they are copied to the host together
     buffers_all: ClassVar[bool] = False
     """Whether losses on the host go through such a buffer, too: tests use it where there is no device."""
 

@@ -15,8 +15,7 @@ from prunedata.adapters.torch.seeds import drawing_alike
 from prunedata.run.identity import Prints, print_of, prints_by
 from prunedata.run.pruner import Pruner
 
-LONGEST = 60.0
-"""Seconds that a worker may take for a sample. If it takes longer, there is no fingerprint."""
+LONGEST = 60.0  # seconds that a worker may take for a sample. If it takes longer, there is no fingerprint.
 
 
 class _Printed(Indexed):

@@ -27,8 +27,7 @@ class Ranks(Group):
         self._pruner = pruner
         self._compared: int | None = None
         """How many settings were compared; None if the run has to be compared, too."""
-        self.observed = 0
-        """Visits of the last epoch on all ranks."""
+        self.observed = 0  # visits of the last epoch on all ranks
         self._all_bits: npt.NDArray[np.uint8] | None = None
         """The bits of all ranks' tallies, between :meth:`meet` and :meth:`merge`."""
         self._repeats = False

@@ -42,24 +42,20 @@ class TorchRun(Adapter):
         its first batch, to begin the epoch if it has not begun. Without it, loaders refuse to be iterated by a trainer
         that is known to freeze their length."""
         self._begun: int | None = None
-        self.steps = SharedSteps()
-        """Which samples of streams this rank gets in which step."""
+        self.steps = SharedSteps()  # which samples of streams this rank gets in which step
         self.settings: list[str] = []
         """How the orders cut and share an epoch, in words: they must be the same on all ranks."""
         self.joins_batches = False
         """Whether a trainer observes several batches as one: then each rank has batches of its own."""
-        self.streams = False
-        """Whether a loader reads a stream."""
+        self.streams = False  # whether a loader reads a stream
         self.seeds: WeakSet[WorkerSeeds] = WeakSet()
         """Those of all loaders. Accelerate iterates a loader of its own, which only shares the generator."""
         self._deliveries: dict[object, Delivery] = {}
         """The reports of the loaders that have begun. Those under different keys add up."""
         self.trained_order: object | None = None
         """Of the orders that each deliver all that an epoch keeps, the one whose losses are observed."""
-        self._warned = False
-        """Whether the warning of a second pass was shown."""
-        self.starts = 0
-        """How often an epoch was begun or resumed: each pass over a loader belongs to one of these."""
+        self._warned = False  # whether the warning of a second pass was shown
+        self.starts = 0  # how often an epoch was begun or resumed: each pass over a loader belongs to one of these
 
     @staticmethod
     def group_size() -> int:

@@ -28,8 +28,7 @@ TRAINERS = {
 BETWEEN = ("prunedata", "torch", "torchdata", "accelerate", "contextlib", "lightning", "pytorch_lightning", "tqdm")
 """Packages that may stand between a loop and the loader that it iterates."""
 ACCELERATE = "accelerate.data_loader"
-NEAR = 16
-"""Frames between a batch sampler and accelerate's loop over it, at most."""
+NEAR = 16  # frames between a batch sampler and accelerate's loop over it, at most
 
 
 def missing_adapter() -> str | None:

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-SMALL = 1 << 18
-"""Numbers that may wait: of a batch, and of all batches together where no step is in its middle."""
+SMALL = 1 << 18  # numbers that may wait: of a batch, and of all batches together where no step is in its middle
 Compute = Callable[[list[Any], list[tuple[Callable[..., Any], list[tuple[Any, ...]]]], list[int]], None]
 
 
@@ -23,8 +22,7 @@ class Waiting:
     ``kind_of(parts)`` returns what must be equal of batches that are joined.
     """
 
-    batches = 256
-    """The most batches that wait, beside those of a step that has not ended."""
+    batches = 256  # the most batches that wait, beside those of a step that has not ended
 
     def __init__(self, compute: Compute, kind_of: Callable[[tuple[Any, ...]], Any] = shapes_of) -> None:
         self._compute, self._kind_of = compute, kind_of

@@ -16,10 +16,8 @@ from prunedata.errors import PrunedataError
 from prunedata.types import SomeIds
 
 TASKS = ("classify", "detect", "segment")
-IDS = "prunedata_ids"
-"""The key of the ids in a batch, on the way from a worker to ``preprocess_batch``."""
-MIXED = -1
-"""The id of an image that was made of several."""
+IDS = "prunedata_ids"  # the key of the ids in a batch, on the way from a worker to ``preprocess_batch``
+MIXED = -1  # the id of an image that was made of several
 OF_OBJECTS = ("batch_idx", "cls", "bboxes", "keypoints", "obb")
 """The parts of a batch with a row for each object instead of each image."""
 

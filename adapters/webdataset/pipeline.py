@@ -38,8 +38,7 @@ class PrunedPipeline(Resumable, wds.DataPipeline, compat.FluidInterface):  # typ
     def __init__(self, mask: MaskFile, split_ids: SplitIds | None = None) -> None:
         super().__init__()
         self.mask, self._split_ids = mask, split_ids
-        self.dealer: Keep | None = None
-        """The stage that deals the kept samples to the ranks, with ``deal=True``."""
+        self.dealer: Keep | None = None  # the stage that deals the kept samples to the ranks, with ``deal=True``
 
     @property
     def place(self) -> tuple[int, int]:

@@ -39,8 +39,7 @@ class Keep:
 
     def __init__(self, index: ShardIndex, mask: MaskFile, id_key: str | None = None) -> None:
         self.index, self.mask, self.place = index, mask, (0, 1)
-        self.id_key = id_key
-        """The key under which each sample gets its id, too."""
+        self.id_key = id_key  # the key under which each sample gets its id, too
 
     def __call__(self, samples: Iterable[dict[str, Any]]) -> Pairs:
         """Yield the kept samples of this rank, each with its id."""

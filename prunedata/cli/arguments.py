@@ -86,10 +86,8 @@ def _script(path: str) -> ModuleType:
     return module
 
 
-COLUMN = "label"
-"""The default column."""
-LONGEST_NAME = 256
-"""Characters of a label, which takes four bytes a character for each sample."""
+COLUMN = "label"  # the default column
+LONGEST_NAME = 256  # characters of a label, which takes four bytes a character for each sample
 
 
 def read_labels(path: str, samples: int | None, column: str | None = None) -> npt.NDArray[Any]:

@@ -22,8 +22,7 @@ LOADER = re.compile(r".+\.py:\w+")
 EPOCHS, PRUNE, SOME = 12, 0.25, 1000
 """The run with which a loader is tried; ``SOME`` samples if their number is unknown."""
 
-TOLD_FROM = 10.0
-"""Seconds of training from which the overhead is worth a note."""
+TOLD_FROM = 10.0  # seconds of training from which the overhead is worth a note
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from prunedata.plan.propose import Proposal, propose
 from prunedata.plan.schedule import Schedule
 from prunedata.run.options import warn_of_small_prune
 
-SHAPE = ("start", "block", "pruned_per_block", "prune")
-"""Options that describe a schedule beside its window."""
+SHAPE = ("start", "block", "pruned_per_block", "prune")  # options that describe a schedule beside its window
 NOT_STEADY = ("window", "milestones", "block", "pruned_per_block", "attenuation")
 """Options that a steady schedule does not have."""
 

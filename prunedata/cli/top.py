@@ -11,8 +11,7 @@ from typing import Any
 
 from prunedata.errors import PrunedataError
 
-CLEAR = "\x1b[H\x1b[2J"
-"""Begins at the top of an empty terminal."""
+CLEAR = "\x1b[H\x1b[2J"  # begins at the top of an empty terminal
 
 
 def add_top_command(commands: argparse._SubParsersAction[Any]) -> None:

@@ -16,8 +16,7 @@ from prunedata.run.pruner import Pruner
 from prunedata.types import Ids, Recorded
 from prunedata.uninterrupted import Uninterrupted
 
-FORMAT = 1
-"""Of a dealer's state."""
+FORMAT = 1  # of a dealer's state
 
 
 class Dealer:
@@ -78,11 +77,9 @@ class Dealer:
         # Steps happen whole, as the pruner's own do: a signal's handler that saves must not see half of one.
         self._uninterrupted = Uninterrupted()
         self._deck: Deck | None = None
-        self._skipped: dict[int, int] = {}
-        """Samples of each skipped batch of the open epoch, by its number."""
+        self._skipped: dict[int, int] = {}  # samples of each skipped batch of the open epoch, by its number
         self._staleness: Counter[int] = Counter()
-        self._newest = 0
-        """The newest version of the weights that a report has named."""
+        self._newest = 0  # the newest version of the weights that a report has named
         if pruner.attach(_Watch(self)).dealer is not self:
             raise PrunedataError("Expected a Pruner without a dealer. Got one that has one: a run has one owner.")
 

@@ -7,8 +7,7 @@ from typing import Any, Literal
 from prunedata.checks import shown
 from prunedata.errors import PrunedataError
 
-Mode = Literal["auto", "max", "min"]
-"""Whether more or less of a figure is better; ``"auto"`` decides by its name."""
+Mode = Literal["auto", "max", "min"]  # whether more or less of a figure is better; ``"auto"`` decides by its name
 
 LOWER = frozenset([
     "loss", "error", "err", "mse", "mae", "rmse", "msle", "mape", "nll", "perplexity", "ppl", "wer", "cer",

@@ -15,11 +15,9 @@ from prunedata.keys import key_from, places_of
 from prunedata.types import Ids, Keys
 
 COLUMNS = ("sample", "verdict", "was", "label")
-KEY = "key"
-"""An extra column for runs with keys: then a verdict belongs to the row, wherever it lies."""
+KEY = "key"  # an extra column for runs with keys: then a verdict belongs to the row, wherever it lies
 VERDICTS = ("wrong", "right")
-LONGEST_ID = 18
-"""Digits that an int64 has room for."""
+LONGEST_ID = 18  # digits that an int64 has room for
 
 
 @dataclass(frozen=True)

@@ -40,28 +40,23 @@ of more samples than that, and of at least 22 %, is no tail if so much of the va
 NOT_LEARNED, FORGOTTEN = 2 / 3, 0.55
 """At least this many samples are worse than at first, per sample in a wide upper group; the second holds if the network
 forgets samples between visits, which shows more surely that it memorizes some."""
-MISSING = 0.01
-"""The share of labels that may be unknown where samples are compared with those of the same label."""
+MISSING = 0.01  # the share of labels that may be unknown where samples are compared with those of the same label
 LEARNED = 0.9
 """Once the share of the samples that are worse than at first has fallen to so much of its highest value, the network is
 memorizing them."""
 SETTLED = 5
 """After so many epochs a recent average holds little of the losses before training. A run of no more epochs leaves
 nothing out: it memorizes little, and needs every step."""
-FALLEN = 0.01
-"""The share of the variance between the groups has fallen if it is so much below its highest value."""
-CLEARER = 0.02
-"""So much more of the variance between the groups makes one average of losses better than another."""
+FALLEN = 0.01  # the share of the variance between the groups has fallen if it is so much below its highest value
+CLEARER = 0.02  # so much more of the variance between the groups makes one average of losses better than another
 STEADY = 1 / 7
 """A network is still learning what holds for other samples, too, if in one of the last five epochs more than this share
 of the samples have :func:`turned <are_turned>`."""
 GENERAL = 1 / 2
 """A network mostly learns what holds for other samples if more than this share of the fall of the losses is within
 epochs."""
-CHANCE = 3
-"""So many standard errors are more than chance explains: a run is looked at after each epoch."""
-CLOSE = 1e-6
-"""Splits are equally good, and numbers whole, within this difference: rounding must not decide."""
+CHANCE = 3  # so many standard errors are more than chance explains: a run is looked at after each epoch
+CLOSE = 1e-6  # splits are equally good, and numbers whole, within this difference: rounding must not decide
 
 
 def onset_from(epochs: int) -> int:
@@ -135,14 +130,10 @@ def above_own(averages: Array, labels: Array, among: Array | None = None) -> Arr
 class Groups(NamedTuple):
     """The two groups of losses that lie furthest apart."""
 
-    samples: int
-    """Those whose losses are finite."""
-    upper: int
-    """Samples in the upper one."""
-    apart: float
-    """Share of the variance that lies between the groups, from 0 to 1."""
-    median: float
-    """The median loss of the upper one; minus infinity where no two losses differ."""
+    samples: int  # those whose losses are finite
+    upper: int  # samples in the upper one
+    apart: float  # share of the variance that lies between the groups, from 0 to 1
+    median: float  # the median loss of the upper one; minus infinity where no two losses differ
 
 
 def two_groups(averages: Array, losses: Array | None = None) -> Groups:

@@ -15,8 +15,7 @@ from prunedata.checks import shown
 from prunedata.errors import PrunedataError
 from prunedata.types import Losses, Recorded
 
-MEAN_OF = 3
-"""Figures are compared as means of so many: a single one depends more on chance than on the network."""
+MEAN_OF = 3  # figures are compared as means of so many: a single one depends more on chance than on the network
 DIFFERENCES = 6
 """So many differences of successive figures measure their scatter. At a high learning rate figures jump by several
 points from epoch to epoch, which is no onset."""
@@ -31,10 +30,8 @@ few on which the network is confident and wrong. Of the roots from 2 to 8 the fo
 seldom before."""
 TRUST = 1 << 20
 """Full trust in one label, in the sums: these are whole numbers, so that the order of adding does not matter."""
-LARGEST = 1e100
-"""No figure may be larger, so that squares of figures, and sums of these, stay finite."""
-OTHER_SCALE = 20.0
-"""A figure so many times as large as all before is a percentage after fractions."""
+LARGEST = 1e100  # no figure may be larger, so that squares of figures, and sums of these, stay finite
+OTHER_SCALE = 20.0  # a figure so many times as large as all before is a percentage after fractions
 
 
 def trust_in(losses: Losses | Recorded) -> int:
@@ -50,14 +47,10 @@ class Figures:
     """The validation figures of a run, and whether they show the memorization onset. Each takes constant time."""
 
     def __init__(self) -> None:
-        self.onset: int | None = None
-        """The epoch whose figure showed the memorization onset."""
-        self.best: int | None = None
-        """The last epoch of the three with the highest mean, up to the onset."""
-        self.lost = 0.0
-        """How far the newest mean of three lies below the highest, in the units of the figure."""
-        self.number, self.newest = 0, 0.0
-        """How many figures there are, and the last of them; 0 if there is none."""
+        self.onset: int | None = None  # the epoch whose figure showed the memorization onset
+        self.best: int | None = None  # the last epoch of the three with the highest mean, up to the onset
+        self.lost = 0.0  # how far the newest mean of three lies below the highest, in the units of the figure
+        self.number, self.newest = 0, 0.0  # how many figures there are, and the last of them; 0 if there is none
         self.only_falls = False
         """Whether the figures have fallen as far as an onset needs without having risen before, though it is unknown
         whether more is better: a loss that is passed as a score looks like this. It is no onset."""

@@ -16,8 +16,7 @@ import numpy.typing as npt
 
 from prunedata.types import Ids, Mask
 
-SKETCHED = 4096
-"""Most samples in a sketch, which then has 684 characters."""
+SKETCHED = 4096  # most samples in a sketch, which then has 684 characters
 GOLDEN = 0x9E3779B97F4A7C15
 """2**64 over the golden ratio: multiples of it draw from each stretch of ids without a period."""
 

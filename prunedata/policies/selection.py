@@ -157,12 +157,9 @@ def _hashes(first: int, offsets: npt.NDArray[np.intp], stream: int) -> npt.NDArr
     return value
 
 
-PART = 1 << 18
-"""Scores in one pass: enough to spread the cost of a histogram."""
-VALUES = 1 << 16
-"""Number of values of a word of 16 bits."""
-SIGN = 1 << 15
-"""The smallest value with the highest bit set, which is the sign in the first word."""
+PART = 1 << 18  # scores in one pass: enough to spread the cost of a histogram
+VALUES = 1 << 16  # number of values of a word of 16 bits
+SIGN = 1 << 15  # the smallest value with the highest bit set, which is the sign in the first word
 
 
 def kth_highest(scores: npt.NDArray[Any], k: int, *, copy_up_to: int = 1 << 20) -> Any:

@@ -14,8 +14,7 @@ from prunedata.plan.onset import find_onset
 from prunedata.reporting.facts import RunFacts
 from prunedata.types import Floats, Mask
 
-MOST_POINTS = 200
-"""Of a curve: more epochs are averaged, so that a page stays small however long the run."""
+MOST_POINTS = 200  # of a curve: more epochs are averaged, so that a page stays small however long the run
 INK, ACCENT, PALE = "#4a5468", "#3f51b5", "#cdd4f5"
 STYLE: dict[Any, Any] = {
     "font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "prunedata", "axes.labelcolor": INK, "axes.edgecolor": INK,

@@ -95,8 +95,7 @@ def _is_control(one: str) -> bool:
     return one in BIDI or (one not in "\n\t" and unicodedata.category(one) in ("Cc", "Cs", "Co", "Cn", "Zl", "Zp"))
 
 
-LONGEST_TEXT, LONGEST_NAME = 4_000, 80
-"""Characters that are shown of a text, and of a name."""
+LONGEST_TEXT, LONGEST_NAME = 4_000, 80  # characters that are shown of a text, and of a name
 
 
 def suspects_to_judge(

@@ -16,13 +16,11 @@ from prunedata.errors import PrunedataError
 LABELS = ("label", "labels", "target", "targets", "class", "cls", "y", "fine_label", "coarse_label")
 KEYS = ("__key__", "key", "id", "uid", "name", "path", "filename", "__url__")
 """How data sets call a sample's label and its own name."""
-COLUMNS = ("feature_names", "columns", "column_names")
-"""Where they list the names of a row's values."""
+COLUMNS = ("feature_names", "columns", "column_names")  # where they list the names of a row's values
 SIDE, LARGE_SIDE = 96, 224
 """Pixels of a picture's longer side, at most: in a list, and of one that is looked at alone."""
 CHANNELS = (1, 3, 4)
-MOST_VALUES, MOST_CHARACTERS = 64, 4_000
-"""Of a row, and of a value."""
+MOST_VALUES, MOST_CHARACTERS = 64, 4_000  # of a row, and of a value
 
 
 @dataclass(frozen=True)

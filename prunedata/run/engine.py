@@ -44,27 +44,22 @@ class Engine:
 
     def __init__(self, options: RunOptions) -> None:
         self.options = options
-        self.policy: Policy = options.chosen
-        """The policy, or with ``auto`` the one that advice names."""
+        self.policy: Policy = options.chosen  # the policy, or with ``auto`` the one that advice names
         self.pruning = Pruning(options)
         self.ledger = self.empty_ledger()
         self.figures = Figures()
         self.meter, self.group = Meter(), Group()
-        self.adapters: tuple[Adapter, ...] = ()
-        """In the order in which they were attached."""
+        self.adapters: tuple[Adapter, ...] = ()  # in the order in which they were attached
         self.identity = Identity(options.samples, options.seed, options.keys, follows=options.follow)
         self.uninterrupted = Uninterrupted()
         self.buffer = LossBuffer(options.samples)
         self.opened: OpenEpoch | None = None
         self.store: RunStore | None = None
-        self._failed = False
-        """Whether a step failed in its middle."""
+        self._failed = False  # whether a step failed in its middle
         self._tries = 8
         """In how many more batches to look whether losses were multiplied by numbers of their labels."""
-        self._resumed = False
-        """Whether the run was restored and no epoch has begun since."""
-        self._thread: int | None = None
-        """The thread that trains, as ``threading.get_ident``."""
+        self._resumed = False  # whether the run was restored and no epoch has begun since
+        self._thread: int | None = None  # the thread that trains, as ``threading.get_ident``
 
     def empty_ledger(self) -> Ledger:
         """Empty records for this run."""

@@ -15,40 +15,25 @@ from prunedata.types import Arrays, Floats
 class GroupTotals(NamedTuple):
     """The numbers that a process sends to the others at the end of an epoch, or their sums over all processes."""
 
-    skipped: float
-    """Kept samples that need not be observed."""
-    unseen: float
-    """Those that loaders gave and that the process has not observed, see ``OpenEpoch.unseen``."""
-    delivered: float
-    """Samples that its loaders delivered."""
-    figure_sum: float
-    """The validation figure, 0 if there is none."""
-    figures: float
-    """Whether there is a validation figure."""
-    lower_is_better: float
-    """Whether lower is better for it."""
-    higher_is_better: float
-    """Whether higher is better for it, explicitly."""
-    agreed: float
-    """Whether it is the same figure on all processes, explicitly."""
+    skipped: float  # kept samples that need not be observed
+    unseen: float  # those that loaders gave and that the process has not observed, see ``OpenEpoch.unseen``
+    delivered: float  # samples that its loaders delivered
+    figure_sum: float  # the validation figure, 0 if there is none
+    figures: float  # whether there is a validation figure
+    lower_is_better: float  # whether lower is better for it
+    higher_is_better: float  # whether higher is better for it, explicitly
+    agreed: float  # whether it is the same figure on all processes, explicitly
     held_out_trust: float
     """How far the labels of samples held out are trusted, the sum of :func:`prunedata.plan.onset.trust_in`."""
-    held_out_seen: float
-    """Samples held out that it observed."""
-    held_out_right: float
-    """Of these, how many have their label as the most likely class."""
-    held_out_judged: float
-    """Of how many with a known label and logits."""
-    guessed: float
-    """Whether logits or labels were observed."""
+    held_out_seen: float  # samples held out that it observed
+    held_out_right: float  # of these, how many have their label as the most likely class
+    held_out_judged: float  # of how many with a known label and logits
+    guessed: float  # whether logits or labels were observed
     loss_sum: float
     visits: float
-    rises: float
-    """How far the losses lie above recent averages of their samples, the sum."""
-    products: float
-    """The sum of the products of that with the places of the visits in the epoch."""
-    squares: float
-    """The sum of its squares."""
+    rises: float  # how far the losses lie above recent averages of their samples, the sum
+    products: float  # the sum of the products of that with the places of the visits in the epoch
+    squares: float  # the sum of its squares
 
     @property
     def mean_loss(self) -> float | None:

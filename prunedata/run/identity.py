@@ -15,17 +15,14 @@ from prunedata.errors import OtherData, PrunedataError
 from prunedata.store.state import LOST, RunState
 from prunedata.types import Arrays, Counts, Ids, Keys, Mask
 
-Prints = Callable[[Sequence[int]], Sequence[str | None]]
-"""Given ids, returns the fingerprint of each sample."""
+Prints = Callable[[Sequence[int]], Sequence[str | None]]  # given ids, returns the fingerprint of each sample
 Whole = Callable[[], str | None]
 """Returns a fingerprint of all samples and their order, which differs if any of them does, without reading them; None
 where that is impossible."""
 
-PROBED = 30
-"""Samples that are read, at most; two of them are read twice."""
+PROBED = 30  # samples that are read, at most; two of them are read twice
 TWICE = 2
-DEEPEST = 20
-"""Of containers within each other; what lies deeper is not looked at."""
+DEEPEST = 20  # of containers within each other; what lies deeper is not looked at
 
 
 def probed(samples: int, seed: int) -> Ids:

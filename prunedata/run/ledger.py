@@ -30,14 +30,10 @@ class Ledger:
         if labels is not None:  # names stand in their order in logits, so that none may be missing there
             classes = len(labels.classes) if labels.named else options.classes
             guess = Guess(classes, (labels.numbers, labels.places))
-        self.counts = SampleCounts.empty(options.samples, longest_window, epochs)
-        """Counts, hits and visits."""
-        self.arrays = SampleArrays(options.samples, watchers, guess)
-        """Those of watchers."""
-        self.history: list[dict[str, Any]] = []
-        """A record of each epoch."""
-        self.next_epoch = 0
-        """Number of the epoch that is open, or else of the next."""
+        self.counts = SampleCounts.empty(options.samples, longest_window, epochs)  # counts, hits and visits
+        self.arrays = SampleArrays(options.samples, watchers, guess)  # those of watchers
+        self.history: list[dict[str, Any]] = []  # a record of each epoch
+        self.next_epoch = 0  # number of the epoch that is open, or else of the next
 
     def end_epoch(self, tally: Tally, arrays: Arrays, record: dict[str, Any], *, reset: bool) -> None:
         """Add a finished epoch, merged over all processes; ``reset`` if a new window began with it.

@@ -57,8 +57,7 @@ class Meter:
 
     _since: float | None
     lower_is_better: bool | None
-    is_elsewhere: bool
-    """Whether the epoch's figure counts on another process."""
+    is_elsewhere: bool  # whether the epoch's figure counts on another process
 
     def __init__(self) -> None:
         self.overhead, self.processes = Overhead(), 1

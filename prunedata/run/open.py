@@ -40,22 +40,17 @@ class OpenEpoch:
     ) -> None:
         self.epoch = epoch
         self.tally = Tally(epoch.keep.size)
-        self.arrays = watched.copies()
-        """The arrays of watchers, updated by its losses."""
-        self.waiting: WaitingLosses | None = None
-        """The losses, if batches are shared with other processes."""
-        self.skipped = 0
-        """Kept samples that need not be observed, in addition to those that loaders leave out."""
+        self.arrays = watched.copies()  # the arrays of watchers, updated by its losses
+        self.waiting: WaitingLosses | None = None  # the losses, if batches are shared with other processes
+        self.skipped = 0  # kept samples that need not be observed, in addition to those that loaders leave out
         self.elsewhere: Mask | None = None
         """The samples that other processes had observed when the epoch last continued, shape (samples,)."""
-        self.restored: RunState | None = None
-        """The state that it was restored from, until it continues."""
+        self.restored: RunState | None = None  # the state that it was restored from, until it continues
         self._sharing_known = False
         """Whether a loader has begun in this epoch, so that others must share batches in the same way."""
         self._of_all = False
         """Whether all observations come from a restored state of all processes, which each of them has."""
-        self._before = 0
-        """How many losses of these count."""
+        self._before = 0  # how many losses of these count
         self._policy, self._watched, self._meter = policy, watched, meter
         self._recent: Array | None = None
         if looks and isinstance(policy, RecentLoss) and epoch.number:  # an average that began with 0 is too low

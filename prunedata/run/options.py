@@ -20,12 +20,9 @@ from prunedata.types import Arrays, Ids, Keys, LeaveOut, Mask
 
 FEW, LIKELY_PERCENT = 0.05, 400
 """Below this share of the samples, and with more samples than this, an integer below 100 is likely a percentage."""
-LARGE = 20.0
-"""No cross entropy begins so high: that of 1 in a million classes is 14."""
-BYTES = 16
-"""What a run keeps of a sample within an epoch, at least."""
-AUTO_PRUNES = "45%"
-"""The most that ``policy="auto"`` leaves out by default: more than half of the samples stay."""
+LARGE = 20.0  # no cross entropy begins so high: that of 1 in a million classes is 14
+BYTES = 16  # what a run keeps of a sample within an epoch, at least
+AUTO_PRUNES = "45%"  # the most that ``policy="auto"`` leaves out by default: more than half of the samples stay
 
 
 @dataclass(frozen=True)
@@ -34,8 +31,7 @@ class RunOptions:
 
     samples: int
     schedule: Schedule
-    prune: Any
-    """As the argument of :class:`prunedata.Pruner`; after the checks the number of samples."""
+    prune: Any  # as the argument of :class:`prunedata.Pruner`; after the checks the number of samples
     policy: Policy | Literal["auto"]
     seed: int
     batch_size: int | None

@@ -12,14 +12,10 @@ import numpy.typing as npt
 
 from prunedata.checks import integer
 
-TOGETHER = 1 << 21
-"""Samples shuffled together: up to here the whole epoch."""
-NEIGHBOURS = 256
-"""Samples next to each other in the data that stay together where not all of an epoch are."""
-CACHED = 1 << 18
-"""Samples that can be shuffled where memory is fastest."""
-BUCKETS = 8
-"""At most so many: each costs another pass over what is shuffled together."""
+TOGETHER = 1 << 21  # samples shuffled together: up to here the whole epoch
+NEIGHBOURS = 256  # samples next to each other in the data that stay together where not all of an epoch are
+CACHED = 1 << 18  # samples that can be shuffled where memory is fastest
+BUCKETS = 8  # at most so many: each costs another pass over what is shuffled together
 
 _ORDER_STREAM = 0x0BDE5
 

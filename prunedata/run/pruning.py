@@ -41,10 +41,8 @@ class Pruning:
         self._samples, self._prune, self._batch_size = options.samples, options.prune, options.batch_size
         self.roles: Roles = np.broadcast_to(Role.TRAINED, (self._samples,))
         """The role of each sample in an epoch that isn't pruned, shape (samples,), see :class:`Role`. Read-only."""
-        self._numbers = [0, self._samples, 0, 0]
-        """How many samples have each role."""
-        self._drawn: Mask | None = None
-        """The held-out samples that the seed draws."""
+        self._numbers = [0, self._samples, 0, 0]  # how many samples have each role
+        self._drawn: Mask | None = None  # the held-out samples that the seed draws
         self._moved = False
         """Whether other samples are held out than the seed draws, as the run has followed its rows."""
         if not (self.leave_out == "nothing" or self.auto):

@@ -20,8 +20,7 @@ from zarr.storage import FsspecStore, LocalStore, MemoryStore, StorePath
 from prunedata.errors import DamagedStore, StoreError
 
 T = TypeVar("T")
-PARTIAL = ".partial"
-"""Ending of a file's name while it is written."""
+PARTIAL = ".partial"  # ending of a file's name while it is written
 
 
 class DurableStore(LocalStore):

@@ -22,8 +22,7 @@ MOST = 1 << 26
 """Largest pointer in bytes: some 300,000 epochs. Decoded, a forged one may take 25 times as much memory."""
 NAME = re.compile(r"[^\W\d][\w-]{0,127}")
 """Names of arrays: words, perhaps with ``open-`` before them. They cannot lead out of the folder."""
-CHANGING = "sketch"
-"""The one field that a record loses when a later epoch is pruned (``policies/agreement.py``)."""
+CHANGING = "sketch"  # the one field that a record loses when a later epoch is pruned (``policies/agreement.py``)
 NODE = f'{{"zarr_format": 3, "node_type": "group", "attributes": {{"{ATTRIBUTE}": '.encode()
 HEAD = b'{"state": {"history": ['
 """What stands in the file before the pointer, and in the pointer before the records."""

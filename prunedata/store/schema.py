@@ -16,8 +16,7 @@ from prunedata.errors import PrunedataError
 from prunedata.options import OPTIONS
 from prunedata.plan.schedule import Schedule
 
-COUNTING = ("counts", "hits", "visits")
-"""The arrays that every run has, of any unsigned dtype."""
+COUNTING = ("counts", "hits", "visits")  # the arrays that every run has, of any unsigned dtype
 UNSIGNED = {"high", "labels", "guess", "open-guess", "label", "open-label"}
 """More unsigned arrays, which a run may have."""
 OF_ROWS: dict[str, np.dtype[Any]] = {
@@ -27,15 +26,11 @@ OF_ROWS: dict[str, np.dtype[Any]] = {
 """The dtypes of more arrays that a run may have: the hashes of the samples' keys, and which samples are left out for
 good; which are held out, in a run that has followed its rows; and in how many epochs a sample was not in the data, or
 kept and not observed."""
-BY_OPTION = {"high": "classes", "labels": "labels"}
-"""The arrays that a run has with an option, and the option."""
-OPEN = "open-"
-"""Prefix of the names of arrays as the open epoch has changed them."""
-LOST = "lost-"
-"""Prefix of the names of arrays for rows that are not in the data any more."""
+BY_OPTION = {"high": "classes", "labels": "labels"}  # the arrays that a run has with an option, and the option
+OPEN = "open-"  # prefix of the names of arrays as the open epoch has changed them
+LOST = "lost-"  # prefix of the names of arrays for rows that are not in the data any more
 MOST_WINDOWS = 1_000_000
-DEEPEST = 16
-"""Most levels of nested values; a policy's parameters have a few."""
+DEEPEST = 16  # most levels of nested values; a policy's parameters have a few
 LONGEST_MESSAGE = 600
 LONGEST_TIME = 2.0**64
 LARGEST_FIGURE = 1e100

@@ -36,8 +36,7 @@ class Slots:
 
     def __init__(self, store: Store, location: str) -> None:
         self._store, self._location = store, location
-        self._written: dict[str, AsyncArray[Any]] = {}
-        """The zarr arrays of the slots that were written."""
+        self._written: dict[str, AsyncArray[Any]] = {}  # the zarr arrays of the slots that were written
 
     def write(self, generation: int, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
         """Write the arrays of commit number ``generation``; return shape, dtype and digest of each."""

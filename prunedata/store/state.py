@@ -20,16 +20,12 @@ LABEL = "label"
 """Name of the array of labels as batches brought them: 0 for none so far, 1 for -100, and others plus 2."""
 GUESS = "guess"
 """Name of the array of guesses: unsigned, a class plus its strength times :func:`span_of`; 0 for no guess."""
-NARROW = 1 << 12
-"""Number of classes that fit into 16 bits beside a strength."""
+NARROW = 1 << 12  # number of classes that fit into 16 bits beside a strength
 
-MOST_SAMPLES = 100_000_000
-"""Most samples of a run without arrays for which arrays of zeros are made."""
+MOST_SAMPLES = 100_000_000  # most samples of a run without arrays for which arrays of zeros are made
 
-FORMAT = 3
-"""The format of checkpoints. The store has a format of its own."""
-TOO_OLD = (1, 2)
-"""Formats that only versions before the first release wrote."""
+FORMAT = 3  # the format of checkpoints. The store has a format of its own.
+TOO_OLD = (1, 2)  # formats that only versions before the first release wrote
 LARGEST_LOSS = float(np.finfo(np.float32).max)
 
 

@@ -37,8 +37,7 @@ class Order(ABC):
         self.whole = True
         """Whether this order began with the whole epoch, so that its position tells what was delivered."""
         self._begun: Epoch | None = None
-        self._exhausted = False
-        """Whether the samplers have given all that they have for this epoch."""
+        self._exhausted = False  # whether the samplers have given all that they have for this epoch
         self._trained_samples: dict[int, deque[float]] = {}
         """What :meth:`trained_samples` returns for batches that are known beforehand, by their first ids."""
         self._received: Mask | None = None

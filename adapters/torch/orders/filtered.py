@@ -21,8 +21,7 @@ class FilteredOrder(SampledOrder):
     Which samples it gives is known only when it has given all of them: it may leave some out, or repeat some.
     """
 
-    yields: str
-    """What the source is expected to yield, for the error."""
+    yields: str  # what the source is expected to yield, for the error
 
     def __init__(self, pruner: Pruner, source: Any, batch_size: int, drop_last: bool) -> None:
         self.source = source

@@ -41,12 +41,9 @@ class OwnOrder(SampledOrder):
     ) -> None:
         self.shuffle, self._distributed, self._uneven = shuffle, distributed, uneven
         self.source = distributed  # whose set_epoch loops call
-        self._last: SomeIds = np.zeros(0, dtype=np.int64)
-        """The ids of this rank's last batch, padding included."""
-        self._recorded = 0
-        """How many of them are recorded: those that are no padding."""
-        self._last_global = 0
-        """Samples in the last global batch, if it isn't full and its parts are weighted."""
+        self._last: SomeIds = np.zeros(0, dtype=np.int64)  # the ids of this rank's last batch, padding included
+        self._recorded = 0  # how many of them are recorded: those that are no padding
+        self._last_global = 0  # samples in the last global batch, if it isn't full and its parts are weighted
         self._share_size = self._dealt = 0
         """Samples of this rank, padding included, and of all ranks together, without it."""
         self._last_comes_twice = False

@@ -97,8 +97,7 @@ class StandIn(Sampler[Any]):
     _length: Callable[[], int]
     _iterate: Callable[[], Iterator[Any]]
     _source: Any
-    _newest: object
-    """A mark of the newest iterator."""
+    _newest: object  # a mark of the newest iterator
 
     def __init__(
         self,

@@ -31,15 +31,11 @@ class StreamOrder(Order):
     def __init__(self, loader: DataLoader[Any], pruner: Pruner, uneven: str = "weights") -> None:
         super().__init__(pruner, loader.batch_size or 1, loader.drop_last)
         self.workers, self.uneven = max(1, loader.num_workers), uneven
-        self._expected = self.remaining
-        """The samples that have not come yet."""
+        self._expected = self.remaining  # the samples that have not come yet
         self._stream: Any = loader.dataset
-        self._scales: dict[int, float] = {}
-        """The factor for the mean loss of a batch, by its first id."""
-        self._in_steps = False
-        """Whether the ranks exchange their numbers of samples before every step."""
-        self._total = 0
-        """Samples in the steps so far, of all ranks."""
+        self._scales: dict[int, float] = {}  # the factor for the mean loss of a batch, by its first id
+        self._in_steps = False  # whether the ranks exchange their numbers of samples before every step
+        self._total = 0  # samples in the steps so far, of all ranks
         self.run.streams = True
         self.run.add_setting(f"a stream, uneven={uneven}")
 

@@ -22,8 +22,7 @@ TRAINERS = {
     "fastai.learner": ("Learner", "fit", "watched.fastai"),
 }
 """By the module that defines it: a class, its method that trains, and the module in ``adapters`` that watches it."""
-DATA = "datasets.arrow_dataset"
-"""The module of data sets whose ``map`` forgets what was selected before it."""
+DATA = "datasets.arrow_dataset"  # the module of data sets whose ``map`` forgets what was selected before it
 
 
 def install() -> None:

@@ -14,8 +14,7 @@ from prunedata.reporting.previews import Preview
 from prunedata.store.run_store import read_run
 from prunedata.store.state import RunState
 
-WIDEST = 60
-"""Characters of a sample."""
+WIDEST = 60  # characters of a sample
 
 
 def lines_of(place: Path, top: int) -> list[str]:

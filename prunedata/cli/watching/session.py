@@ -37,8 +37,7 @@ class WatchedRun:
 
     def __init__(self, pruner: Pruner, place: Path | None, dataset: Any, rows: Any) -> None:
         self.pruner, self.place, self.dataset, self.rows = pruner, place, dataset, rows
-        self.told = 0
-        """Epochs after which its suspects were listed."""
+        self.told = 0  # epochs after which its suspects were listed
 
     def keep_previews(self, alike: AbstractContextManager[object] | None = None, most: int = MOST) -> None:
         """Write previews of the most suspect samples beside the run, if it has a store and observed anything.

@@ -9,8 +9,7 @@ from pathlib import Path
 
 FOLDER, OPTIONS = "PRUNEDATA_WATCH", "PRUNEDATA_WATCH_OPTIONS"
 """Variables: the folder of the stores, and words such as ``leave-out``, ``live`` and ``top=50``."""
-STARTUP = Path(__file__).resolve().parent / "startup"
-"""The folder to be named in PYTHONPATH."""
+STARTUP = Path(__file__).resolve().parent / "startup"  # the folder to be named in PYTHONPATH
 
 
 @dataclass(frozen=True)
