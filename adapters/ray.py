@@ -94,8 +94,7 @@ class RayDealer:
 
     def deal_many(self, worker: str | int, most: int) -> list[Deal] | Wait | None:
         """Return the next batches of a worker, up to ``most``; see :meth:`Dealer.deal_many`."""
-        found: list[Deal] | Wait | None = self._call("deal_many", worker, most, _this_actor())
-        return found
+        return cast("list[Deal] | Wait | None", self._call("deal_many", worker, most, _this_actor()))
 
     def deals(self, worker: str | int, *, poll: float = 0.05) -> Iterator[Deal]:
         """Yield a worker's batches until the run is done, asking again every ``poll`` seconds while there is none."""
@@ -113,18 +112,15 @@ class RayDealer:
     ) -> list[Receipt]:
         """Record the losses of several batches in one call; see :meth:`Dealer.observe_many`."""
         plain = [(_light(deal), _array(losses)) for deal, losses in reports]
-        receipts: list[Receipt] = self._call("observe_many", plain, version=version, newest=newest)
-        return receipts
+        return cast("list[Receipt]", self._call("observe_many", plain, version=version, newest=newest))
 
     def skip(self, deal: Deal | str) -> Receipt:
         """Skip a batch that will not be observed; see :meth:`Dealer.skip`."""
-        receipt: Receipt = self._call("skip", _light(deal))
-        return receipt
+        return cast(Receipt, self._call("skip", _light(deal)))
 
     def lost(self, worker: str | int) -> int:
         """Take back the batches of a worker; see :meth:`Dealer.lost`. For dead actors this is automatic."""
-        samples: int = self._call("lost", worker)
-        return samples
+        return cast(int, self._call("lost", worker))
 
     def end_epoch(self) -> None:
         """End the open epoch and commit it, where ``auto_end`` is False."""
@@ -136,8 +132,7 @@ class RayDealer:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the dealer's state, also within an epoch: plain values, for a checkpoint beside the model."""
-        state: dict[str, Any] = self._call("state_dict")
-        return state
+        return cast("dict[str, Any]", self._call("state_dict"))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from the result of :meth:`state_dict`; see :meth:`Dealer.load_state_dict`."""
@@ -146,14 +141,12 @@ class RayDealer:
     @property
     def outstanding(self) -> dict[str | int, int]:
         """How many samples each worker has been dealt and has not reported."""
-        found: dict[str | int, int] = self._call("look", "outstanding")
-        return found
+        return cast("dict[str | int, int]", self._call("look", "outstanding"))
 
     @property
     def staleness(self) -> dict[int, int]:
         """The number of reports for each staleness; see :attr:`Dealer.staleness`."""
-        found: dict[int, int] = self._call("look", "staleness")
-        return found
+        return cast("dict[int, int]", self._call("look", "staleness"))
 
     @property
     def is_finished(self) -> bool:

@@ -48,19 +48,6 @@ else:
 
 
 __all__ = [
-    "Adapter",
-    "Advice",
-    "CostModel",
-    "Deal",
-    "Dealer",
-    "Delivery",
-    "Epoch",
-    "Pruner",
-    "Receipt",
-    "Report",
-    "Schedule",
-    "Wait",
-    "__version__",
-    "advise",
-    "report",
-]
+    "Adapter", "Advice", "CostModel", "Deal", "Dealer", "Delivery", "Epoch", "Pruner", "Receipt", "Report", "Schedule",
+    "Wait", "__version__", "advise", "report",
+]  # fmt: skip

@@ -3,26 +3,10 @@
 import warnings
 
 __all__ = [
-    "DamagedStore",
-    "DealerDied",
-    "DeniedStore",
-    "FinishedWarning",
-    "ForeignStore",
-    "LossError",
-    "MissingPackage",
-    "NeverPrunesWarning",
-    "NotInEpoch",
-    "OtherData",
-    "PrunedataError",
-    "RandomPruningWarning",
-    "RunExists",
-    "ScheduleError",
-    "SkippedSamples",
-    "StoreError",
-    "UnreachableStore",
-    "UnweighedWarning",
-    "UnwritableStore",
-]
+    "DamagedStore", "DealerDied", "DeniedStore", "FinishedWarning", "ForeignStore", "LossError", "MissingPackage",
+    "NeverPrunesWarning", "NotInEpoch", "OtherData", "PrunedataError", "RandomPruningWarning", "RunExists",
+    "ScheduleError", "SkippedSamples", "StoreError", "UnreachableStore", "UnweighedWarning", "UnwritableStore",
+]  # fmt: skip
 
 
 class PrunedataError(ValueError):

@@ -8,15 +8,7 @@ import transformers
 from transformers import TrainerCallback
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
-from prunedata.adapters.huggingface.checks import (
-    check_args,
-    check_dataset,
-    check_loader,
-    check_release,
-    check_steps,
-    check_stream,
-    check_values,
-)
+from prunedata.adapters.huggingface import checks
 from prunedata.adapters.huggingface.ids import BatchesWithIds, unprepared
 from prunedata.adapters.huggingface.steps import Change, Steps, stretch
 from prunedata.adapters.huggingface.weighing import WeighingTrainer
@@ -54,19 +46,19 @@ class PruneTrainerMixin(WeighingTrainer):
             )
 
     def __init__(self, *args: Any, pruner: Pruner, **options: Any) -> None:
-        check_release()
+        checks.check_release()
         if not isinstance(pruner, Pruner):
             raise PrunedataError(f"Expected a Pruner as pruner. Got {type(pruner).__name__}.")
-        check_stream(options.get("train_dataset"))
+        checks.check_stream(options.get("train_dataset"))
         if options.get("args") is not None:
-            check_args(options["args"], pruner)  # before the trainer prepares its dataset
+            checks.check_args(options["args"], pruner)  # before the trainer prepares its dataset
         super().__init__(*args, **options)
         self._adopt(pruner)
 
     def _adopt(self, pruner: Pruner) -> None:
         """Take a trainer that was built over."""
-        check_args(self.args, pruner)
-        check_dataset(self.train_dataset, pruner)
+        checks.check_args(self.args, pruner)
+        checks.check_dataset(self.train_dataset, pruner)
         trains_on(pruner, self.train_dataset, self.args.dataloader_num_workers)
         self._watch_losses(pruner)
         self._run.place = self.args.process_index, self.args.world_size
@@ -82,7 +74,7 @@ class PruneTrainerMixin(WeighingTrainer):
         plain: Any = super()
         # As it is before accelerate deals it to the processes: the pruned order is dealt already.
         loader, _ = unprepared(self.accelerator, plain.get_train_dataloader)
-        check_loader(loader, self.pruner, self.args.world_size)
+        checks.check_loader(loader, self.pruner, self.args.world_size)
         self._loader = BatchesWithIds(wrap(loader, self.pruner, with_ids=True))
         return self._loader
 
@@ -111,7 +103,7 @@ class PruneTrainerMixin(WeighingTrainer):
                 f"Expected the get_train_dataloader of PruneTrainerMixin. Got that of {type(self).__name__}: define it "
                 "in another class, Mine(Trainer), and derive the trainer from (PruneTrainerMixin, Mine)."
             )
-        total_train_batch_size = check_values(plain.set_initial_training_values(args, dataloader), args)
+        total_train_batch_size = checks.check_values(plain.set_initial_training_values(args, dataloader), args)
         pruner, steps = self.pruner, self._steps
         epochs = pruner.schedule.epochs
         first = min(pruner.next_epoch, epochs - 1)
@@ -122,7 +114,7 @@ class PruneTrainerMixin(WeighingTrainer):
         plain: Any = super()
         plain._init_training_state(*args, **options)
         epoch, steps = self.pruner.next_epoch, self._steps
-        check_steps(self.state, epochs=self.pruner.schedule.epochs, steps=steps.total)
+        checks.check_steps(self.state, epochs=self.pruner.schedule.epochs, steps=steps.total)
         behind = self.state.global_step - steps.before(epoch)
         if not 0 <= behind <= steps.of(epoch):
             raise PrunedataError(

@@ -6,14 +6,8 @@ from typing import Any, Never
 
 import torch.distributed as dist
 
+from prunedata.adapters.lightning import settings
 from prunedata.adapters.lightning.framework import BaseCallback
-from prunedata.adapters.lightning.settings import (
-    check_others,
-    check_settings,
-    check_step,
-    check_training,
-    check_validation,
-)
 from prunedata.adapters.lightning.trainer import Trial, counting, is_validation_due, validate_for
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.errors import PrunedataError, SkippedSamples
@@ -67,10 +61,10 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Check the Trainer, and take the lead."""
         if stage != "fit":
-            check_others(trainer, stage)
+            settings.check_others(trainer, stage)
             return
         self.teardown(trainer, pl_module, stage)  # if a tuner failed, nobody told us
-        check_settings(trainer, self.pruner.schedule.epochs)
+        settings.check_settings(trainer, self.pruner.schedule.epochs)
         run, kind = self._run, trainer.__class__
         self._before = {"reload": trainer.reload_dataloaders_every_n_epochs, "class": kind}
         run.join()
@@ -109,11 +103,11 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Check the training loader, and the settings that other callbacks may have changed."""
-        check_training(trainer, self.pruner)
+        settings.check_training(trainer, self.pruner)
         size, saved = trainer.train_dataloader.batch_size, self._saved_step
         self._step, self._saved_step = None if size is None else size * trainer.world_size, None
         if saved is not None and self.pruner.is_open:
-            check_step(self._step, saved, trainer.world_size)
+            settings.check_step(self._step, saved, trainer.world_size)
         is_over = not trainer.fast_dev_run and trainer.current_epoch == self.pruner.next_epoch + 1
         if self._is_due and self._monitor is not None:
             validate_for(trainer, self.pruner.next_epoch)
@@ -137,7 +131,7 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Check the validation loaders."""
-        check_validation(trainer.val_dataloaders)
+        settings.check_validation(trainer.val_dataloaders)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Know that this epoch was validated: figures of an epoch before stay in ``trainer.callback_metrics``.

@@ -13,31 +13,8 @@ import numpy as np
 
 from prunedata.checks import integer, shown
 from prunedata.errors import PrunedataError
-from prunedata.plan.doubts import (
-    APART,
-    NOISE,
-    ONE_GROUP,
-    SETTLED,
-    TURNED,
-    WITHIN,
-    WORSE,
-    Groups,
-    above_own,
-    are_being_learned,
-    are_many_worse,
-    are_settled,
-    are_turned,
-    are_worse,
-    count_doubted,
-    have_met,
-    is_forgetting,
-    is_still_learning,
-    is_wide,
-    late_from,
-    loss_at_first,
-    lost_from,
-    two_groups,
-)
+from prunedata.plan import doubts
+from prunedata.plan.doubts import APART, NOISE, TURNED, WITHIN, WORSE
 from prunedata.plan.onset import Figures, find_onset
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.protocol import Policy, describe
@@ -158,9 +135,9 @@ def advise(
     for record in history:
         _check_record(record)
     more = (LABELS_UNKNOWN,) if labels is None else ()
-    figures, done, late = find_onset(history), len(history), late_from(schedule.epochs)
+    figures, done, late = find_onset(history), len(history), doubts.late_from(schedule.epochs)
     if figures.onset is not None:
-        doubted = count_doubted(_groups(losses, labels), memorizes=True)
+        doubted = doubts.count_doubted(_groups(losses, labels), memorizes=True)
         start = max(1, min(figures.onset + 1, schedule.epochs - 1))
         told = f"{doubted:,} of {len(losses):,} labels look wrong by their losses up to the memorization onset"
         because = (f"{told}. {LEAVE_OUT}", *_why_from_onset(figures))
@@ -169,17 +146,17 @@ def advise(
         [record[name] for record in history if name in record] for name in (APART, WORSE, TURNED, WITHIN, NOISE)
     )
     means = [mean for mean, _ in _means(history)]
-    untaught = loss_at_first(means)
-    learns = is_still_learning(within, means)
-    met, settled = have_met(apart) and not learns, are_settled(turned) and not learns
-    many, learned = settled and are_many_worse(losses, untaught), settled and are_being_learned(worse)
-    forgets = settled and is_forgetting(within, noise, means)
+    untaught = doubts.loss_at_first(means)
+    learns = doubts.is_still_learning(within, means)
+    met, settled = doubts.have_met(apart) and not learns, doubts.are_settled(turned) and not learns
+    many, learned = settled and doubts.are_many_worse(losses, untaught), settled and doubts.are_being_learned(worse)
+    forgets = settled and doubts.is_forgetting(within, noise, means)
     doubted, begins = 0, done >= late or met
-    if begins or ((many or learned or forgets) and done >= lost_from(schedule.epochs)):
+    if begins or ((many or learned or forgets) and done >= doubts.lost_from(schedule.epochs)):
         groups = _groups(losses, labels)
-        memorizes = settled and (met or learned or forgets) and is_wide(groups, worse[-1], forgets=forgets)
-        doubted = count_doubted(groups, untaught=untaught, many=many, memorizes=memorizes)
-        begins = begins or memorizes or (many and doubted > 0 and groups.apart < ONE_GROUP)
+        memorizes = settled and (met or learned or forgets) and doubts.is_wide(groups, worse[-1], forgets=forgets)
+        doubted = doubts.count_doubted(groups, untaught=untaught, many=many, memorizes=memorizes)
+        begins = begins or memorizes or (many and doubted > 0 and groups.apart < doubts.ONE_GROUP)
     if not begins:
         told = (
             f"{done} of {schedule.epochs} epochs are done: wrong labels are counted from epoch {late} on, or sooner if "
@@ -190,8 +167,8 @@ def advise(
     if not doubted:
         why = f"{told}: the losses fall into no two groups that lie clearly apart."
         return _watch(figures, why, _figures_so_far(figures, history))
-    if schedule.epochs <= SETTLED:
-        why = f"A run of at most {SETTLED} epochs trains on all samples: it is too short to memorize labels."
+    if schedule.epochs <= doubts.SETTLED:
+        why = f"A run of at most {doubts.SETTLED} epochs trains on all samples: it is too short to memorize labels."
         return _watch(figures, f"{told}.", why, doubted=doubted)
     start = min(done, late)
     why = _why(start == late, apart if met else (), worse if learned else (), forgets=forgets)
@@ -240,9 +217,9 @@ def seen(
     turned. ``losses`` and ``before`` are recent averages after the epoch and before it, ``newest`` the losses in it.
     """
     found = {APART: _groups(losses, labels).apart}
-    if len(history) >= lost_from(schedule.epochs):
-        untaught = loss_at_first([mean for mean, _ in _means(history)])
-        found |= {WORSE: are_worse(losses, untaught), TURNED: are_turned(before, newest, untaught)}
+    if len(history) >= doubts.lost_from(schedule.epochs):
+        untaught = doubts.loss_at_first([mean for mean, _ in _means(history)])
+        found |= {WORSE: doubts.are_worse(losses, untaught), TURNED: doubts.are_turned(before, newest, untaught)}
     return found
 
 
@@ -290,12 +267,12 @@ def _watch(figures: Figures, *told: str, doubted: int = 0) -> Advice:
     return Advice("watch", None, 0, None, 0.0, told, lost=max(0.0, figures.lost), doubted=doubted)
 
 
-def _groups(losses: Array, labels: Array | None) -> Groups:
+def _groups(losses: Array, labels: Array | None) -> doubts.Groups:
     """The two groups of losses, or of how far each lies above those of its own label."""
     if labels is None:
-        return two_groups(losses)
+        return doubts.two_groups(losses)
     numbers = np.unique(labels, return_inverse=True)[1]
-    return two_groups(above_own(losses, numbers), losses)
+    return doubts.two_groups(doubts.above_own(losses, numbers), losses)
 
 
 def _prune(

@@ -18,16 +18,9 @@ from prunedata.store.state import RunState
 from prunedata.types import Array, Arrays, Floats, Ids
 
 __all__ = [
-    "Comparison",
-    "SharedRows",
-    "average_ranks",
-    "compare",
-    "joined_table",
-    "membership",
-    "overlap",
-    "rank_correlation",
+    "Comparison", "SharedRows", "average_ranks", "compare", "joined_table", "membership", "overlap", "rank_correlation",
     "shared_rows",
-]
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

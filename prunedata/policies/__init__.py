@@ -13,16 +13,6 @@ from prunedata.policies.rules import (
 from prunedata.policies.selection import keep_mask
 
 __all__ = [
-    "BoundedLoss",
-    "DroppingCount",
-    "EasyPruning",
-    "Known",
-    "LossRanked",
-    "Policy",
-    "Random",
-    "RecentLoss",
-    "RunningLoss",
-    "Watcher",
-    "Weigher",
-    "keep_mask",
-]
+    "BoundedLoss", "DroppingCount", "EasyPruning", "Known", "LossRanked", "Policy", "Random", "RecentLoss",
+    "RunningLoss", "Watcher", "Weigher", "keep_mask",
+]  # fmt: skip

@@ -11,6 +11,7 @@ import numpy as np
 
 from prunedata.checks import warn
 from prunedata.errors import NeverPrunesWarning, PrunedataError
+from prunedata.plan import doubts
 from prunedata.plan.cost import count_kept
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.rules import RecentLoss
@@ -148,13 +149,11 @@ class Pruning:
 
     def observed(self, visits: Counts) -> Mask | None:
         """The samples that epochs may train on and that were observed, shape (samples,); None for all."""
-        from prunedata.plan.doubts import observed  # noqa: PLC0415 (only where a run is to be advised)
-
-        return observed(visits, self.among)
+        return doubts.observed(visits, self.among)
 
     def advise(self, history: Sequence[Mapping[str, Any]], arrays: Arrays, visits: Counts) -> Advice:
         """Return advice by the finished epochs; with ``auto`` it leaves out no more than the run may."""
-        from prunedata.findings.advice import advise  # noqa: PLC0415 (as above)
+        from prunedata.findings.advice import advise  # noqa: PLC0415 (only where a run is to be advised)
 
         losses, labels = self._losses(history, arrays, self.observed(visits))
         return advise(history, self.given, losses, labels=labels, prune=self._prune if self.auto else None)
@@ -169,9 +168,8 @@ class Pruning:
     ) -> dict[str, float]:
         """Return what the record of the last epoch keeps for advice, by the arrays after it and before it."""
         from prunedata.findings.advice import newest_of, seen  # noqa: PLC0415 (only "auto" looks)
-        from prunedata.plan.doubts import onset_from  # noqa: PLC0415 (as above)
 
-        if len(history) < onset_from(self.given.epochs):
+        if len(history) < doubts.onset_from(self.given.epochs):
             return {}
         among = self.observed(visits)
         newest, (earlier, _) = newest_of(arrays, before), self._losses(history[:-1], before, among)
@@ -179,19 +177,15 @@ class Pruning:
         return seen(history, self.given, *self._losses(history, arrays, among), before=earlier, newest=newest)
 
     def _labels_in(self, arrays: Arrays, among: Mask | None) -> Array | None:
-        from prunedata.plan.doubts import known_labels  # noqa: PLC0415 (as above)
-
-        return known_labels(self._labels, arrays.get(LABEL), among)
+        return doubts.known_labels(self._labels, arrays.get(LABEL), among)
 
     def compared(self, arrays: Arrays, among: Mask | None) -> Arrays:
         """Return the arrays for the policy: with ``auto`` each loss is compared with those of its own label."""
         labels = self._labels_in(arrays, among) if self.auto else None
         if labels is None:
             return arrays
-        from prunedata.plan.doubts import above_own  # noqa: PLC0415 (as above)
-
         name = RecentLoss.array
-        return arrays | {name: above_own(arrays[name], labels, among)}
+        return arrays | {name: doubts.above_own(arrays[name], labels, among)}
 
     def _losses(
         self, history: Sequence[Mapping[str, Any]], arrays: Arrays, among: Mask | None

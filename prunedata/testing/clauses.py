@@ -4,37 +4,25 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from prunedata.run.pruner import Pruner
+from prunedata.testing import samples, training
 from prunedata.testing.case import Case, Loader, SkippedClause
-from prunedata.testing.samples import (
-    check_empty_worker,
-    check_endless,
-    check_frozen,
-    check_ids,
-    check_left_out,
-    check_masks,
-    check_once,
-    check_reports,
-    check_resume,
-    check_truncation,
-)
-from prunedata.testing.training import check_attached_once, check_parity, check_records, check_structure, check_weights
 
 CLAUSES: Mapping[str, Callable[[Case], None]] = {
-    "ids": check_ids,
-    "masks": check_masks,
-    "once": check_once,
-    "frozen": check_frozen,
-    "resume": check_resume,
-    "truncation": check_truncation,
-    "reports": check_reports,
-    "left out": check_left_out,
-    "endless": check_endless,
-    "structure": check_structure,
-    "weights": check_weights,
-    "records": check_records,
-    "parity": check_parity,
-    "attached once": check_attached_once,
-    "empty": check_empty_worker,
+    "ids": samples.check_ids,
+    "masks": samples.check_masks,
+    "once": samples.check_once,
+    "frozen": samples.check_frozen,
+    "resume": samples.check_resume,
+    "truncation": samples.check_truncation,
+    "reports": samples.check_reports,
+    "left out": samples.check_left_out,
+    "endless": samples.check_endless,
+    "structure": training.check_structure,
+    "weights": training.check_weights,
+    "records": training.check_records,
+    "parity": training.check_parity,
+    "attached once": training.check_attached_once,
+    "empty": samples.check_empty_worker,
 }
 """Each clause by its name, for ``pytest.mark.parametrize``: a function of a :class:`Case`.
 
