@@ -55,10 +55,7 @@ def _hashes(texts: Iterable[bytes]) -> Keys:
 
 
 class SampleIds:
-    """Turns what a stream has as a sample's id into the id. Can be sent to workers.
-
-    In a run with ``keys``, ndarray of uint64, shape (samples,), the ids of a stream are keys, whole numbers too.
-    """
+    """Turns a stream's id of a sample, in a run with ``keys`` its key, into the id. Can be sent to workers."""
 
     def __init__(self, samples: int, keys: Keys | None = None) -> None:
         self._samples, self._keys = samples, keys

@@ -43,10 +43,7 @@ class Part:
         return np.arange(len(self.ids)) == 0 if self.none else self.counted
 
     def weighed(self) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """Return the weights of the losses in the batch, None if all are 1; and the mask of those that count, or None.
-
-        A sample that does not count has no part in the loss, so that nothing of it is to be weighed.
-        """
+        """Return the weights of the losses in the batch, None if all are 1; and a mask of those that count, or None."""
         stay = self.in_batch
         counted = self.counted[stay]
         weights = np.where(counted, self.weights[stay], np.float32(1))

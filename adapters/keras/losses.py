@@ -47,10 +47,7 @@ def logits_of(model: Any, y_pred: Any) -> Any:
 
 @contextmanager
 def weighed(model: Any, weights: Any) -> Iterator[None]:
-    """Replace a model's loss by that of the samples that count, times their weights, reduced as Keras reduces it.
-
-    ``weights`` are those of the losses, float, and which samples count, bool, of shape (n,); None if all count alike.
-    """
+    """Replace a model's loss by that of samples that count, by weights of shape (n,), reduced as Keras reduces it."""
     compiled = model._compile_loss
     if weights is None or compiled is None:
         yield

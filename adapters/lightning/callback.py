@@ -90,10 +90,7 @@ class DataPruning(BaseCallback):  # type: ignore[misc]
     # -- epochs
 
     def _begin(self, trainer: Any) -> None:
-        """Begin or continue the epoch, before the first batch is loaded.
-
-        Lightning's tuners take all callbacks away while they train, and then restore a checkpoint.
-        """
+        """Begin or continue the epoch before its first batch, unless a tuner trains, which takes callbacks away."""
         if trainer.fast_dev_run or self not in trainer.callbacks:
             self._trial.begin()
             return

@@ -17,10 +17,8 @@ from prunedata.run.pruner import Pruner
 
 CHUNK = 512  # samples that are filtered together: one by one, the filter would cost more than a cheap decoder
 CHUNK_BYTES = 1 << 24
-TEXT_BYTES = 1 << 18
-"""What a text is taken to have, as it is most often a file with an image."""
-PASSES = 16
-"""Most passes over a dataset in an epoch. A loop needs one; each look at the first batch begins another."""
+TEXT_BYTES = 1 << 18  # what a text is taken to have, as it is most often a file with an image
+PASSES = 16  # most passes over a dataset in an epoch. A loop needs one; each look at the first batch begins another.
 
 
 def samples_in(dataset: Any, *_: Any, **__: Any) -> int | None:

@@ -292,10 +292,7 @@ class PrunedLoader:
         return self._restored == epoch and self._run.positioned_order is self._order
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a position. Restore the pruner first: a position has a meaning for one mask only.
-
-        Raises :class:`PrunedataError` if it is no state of a loader, or one of another epoch.
-        """
+        """Resume from a position, after the pruner; raise if it is no state of a loader, or one of another epoch."""
         check_position(state)
         if self._run.leader is not None and state["epoch"] == self._pruner.next_epoch - 1:
             return  # a trainer resumed from an epoch's last batch

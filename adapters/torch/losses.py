@@ -140,10 +140,7 @@ def two_likeliest(logits: Any) -> tuple[torch.Tensor, int]:
 
 
 class DeviceBuffer:
-    """A buffer for losses on a device. A full one is copied to the host while the next one fills, then handed over.
-
-    A second row, if there is one, has the guesses beside the losses: the bits of int32 in those of float32.
-    """
+    """A buffer for losses on a device, copied to the host while the next fills; a second row has guesses, as int32."""
 
     def __init__(self, device: torch.device, capacity: int, rows: int = 1) -> None:
         self.device, self.rows = device, rows

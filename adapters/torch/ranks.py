@@ -25,13 +25,11 @@ class Ranks(Group):
         self._settings = settings
         self.processes, self.rank = dist.get_world_size(), dist.get_rank()
         self._pruner = pruner
-        self._compared: int | None = None
-        """How many settings were compared; None if the run has to be compared, too."""
+        self._compared: int | None = None  # how many settings were compared; None if the run has to be compared, too
         self.observed = 0  # visits of the last epoch on all ranks
         self._all_bits: npt.NDArray[np.uint8] | None = None
         """The bits of all ranks' tallies, between :meth:`meet` and :meth:`merge`."""
-        self._repeats = False
-        """Whether a rank observed a sample more than once, between :meth:`meet` and :meth:`merge`."""
+        self._repeats = False  # whether a rank observed a sample more than once, between :meth:`meet` and :meth:`merge`
 
     def begin_epoch(self, epoch: Epoch) -> None:
         """Compare the ranks before the first epoch, and when the run was loaded from a state."""

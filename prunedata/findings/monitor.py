@@ -31,10 +31,7 @@ def _words(monitor: str) -> list[str]:
 
 
 def is_lower_better(monitor: str | None, mode: object) -> bool:
-    """Return whether lower is better for the figure named ``monitor``, by ``mode`` or by the words of its name.
-
-    Raises :class:`PrunedataError` if ``mode`` is unknown or contradicts the name, or is "auto" and no word is known.
-    """
+    """Return whether lower is better for a figure, by ``mode`` or the words of its name; raise if these disagree."""
     if mode not in ("auto", "max", "min"):
         raise PrunedataError(f'Expected mode to be "max", "min" or "auto". Got {shown(mode)}.')
     if monitor is None:

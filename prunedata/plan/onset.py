@@ -35,10 +35,7 @@ OTHER_SCALE = 20.0  # a figure so many times as large as all before is a percent
 
 
 def trust_in(losses: Losses | Recorded) -> int:
-    """Return the trust in labels: the sum over samples of the fourth root of each label's probability, times TRUST.
-
-    Of cross-entropies, ndarray of float, shape (n,). With few samples its mean scatters less than accuracy.
-    """
+    """Return the sum of the fourth roots of labels' probabilities, by cross-entropies, shape (n,), times TRUST."""
     roots = np.exp(np.maximum(losses, 0, dtype=np.float64) / -ROOT)
     return int(np.rint(TRUST * roots).astype(np.int64).sum())
 

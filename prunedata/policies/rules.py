@@ -231,11 +231,7 @@ class BoundedLoss(MovingAverage):
     1 minus that probability, and no loss counts for more than 1, however high it is. The batch's mean does not matter.
     The doubt of samples falls while they are learned; that of pruned ones stays. Losses must be cross-entropies, or
     others that are never below 0; one below 0 counts as 0.
-
-    Parameters
-    ----------
-    decay : float
-        Weight of all earlier visits beside the newest one; at least 0 and below 1. 0 is the last loss alone.
+    ``decay`` is as for :class:`RunningLoss`.
     """
 
     array: ClassVar[str] = "doubt"
@@ -256,11 +252,7 @@ class RecentLoss(MovingAverage):
     ``policy="auto"`` uses it. Late in a run it ranks wrong labels better than the mean of all epochs does: on the
     recorded losses of a deep network with an AUC of 0.945, against 0.918. The average of a sample that is left out
     stays as it was, however far the losses of the others fall.
-
-    Parameters
-    ----------
-    decay : float
-        Weight of all earlier visits beside the newest one; at least 0 and below 1. 0 is the last loss alone.
+    ``decay`` is as for :class:`RunningLoss`.
     """
 
     decay: float = 0.75

@@ -93,10 +93,7 @@ class RunFacts:
         return bool(self.visits.any())
 
     def suspects(self, top: int, labels: Array | None = None, names: Sequence[str] = ()) -> list[dict[str, Any]]:
-        """The most suspect samples, the worst first: ``id``, ``hits``, ``high`` if known, ``visits`` and ``score``.
-
-        And as far as they are known ``label`` and ``guess``, see :func:`prunedata.findings.table.suspect_table`.
-        """
+        """The most suspect samples, the worst first: the columns of :func:`prunedata.findings.table.suspect_table`."""
         found = table_of(self.state, min(top, self.samples), labels, names) if self.observed else {}
         shown = ("id", "hits", "high", "visits", "score", "label", "guess")
         return rows_of({name: found[name] for name in shown if name in found}) if found else []

@@ -23,8 +23,7 @@ from prunedata.store.state import RunState
 from prunedata.types import Arrays
 
 NAME = "previews.json"  # the file in the folder of the run's store
-MOST, MOST_BYTES, LONGEST = 500, 16 << 20, 20.0
-"""Samples and bytes that are kept, and seconds in which they are read."""
+MOST, MOST_BYTES, LONGEST = 500, 16 << 20, 20.0  # samples and bytes that are kept, and seconds in which they are read
 MOST_CLASSES, LONGEST_NAME = 1 << 15, 200  # names of classes that are kept, and characters of a name
 IMAGE = re.compile(r"data:image/(?:png|jpeg);base64,[A-Za-z0-9+/]+={0,2}")
 TEXTS = ("text", "label", "key", "value")

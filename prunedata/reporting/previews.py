@@ -17,8 +17,7 @@ LABELS = ("label", "labels", "target", "targets", "class", "cls", "y", "fine_lab
 KEYS = ("__key__", "key", "id", "uid", "name", "path", "filename", "__url__")
 """How data sets call a sample's label and its own name."""
 COLUMNS = ("feature_names", "columns", "column_names")  # where they list the names of a row's values
-SIDE, LARGE_SIDE = 96, 224
-"""Pixels of a picture's longer side, at most: in a list, and of one that is looked at alone."""
+SIDE, LARGE_SIDE = 96, 224  # pixels of a picture's longer side, at most: in a list, and of one that is looked at alone
 CHANNELS = (1, 3, 4)
 MOST_VALUES, MOST_CHARACTERS = 64, 4_000  # of a row, and of a value
 
@@ -74,10 +73,7 @@ class Previews:
         return self._of_values([item], None, None, None)
 
     def values(self) -> tuple[npt.NDArray[Any] | None, tuple[str, ...]]:
-        """Return all labels as the data set has them, or None if it does not list them, and the names of their classes.
-
-        Names are () if the labels are names themselves, or numbers without names.
-        """
+        """Return all labels that the data set lists, or None, and the names of their classes, () for none."""
         column = next((name for name in LABELS if name in getattr(self._dataset, "column_names", ())), None)
         listed = [getattr(self._dataset, name) for name in ("targets", "labels") if hasattr(self._dataset, name)]
         found = listed[0] if listed else None if column is None else self._dataset[column]

@@ -56,8 +56,7 @@ class Engine:
         self.opened: OpenEpoch | None = None
         self.store: RunStore | None = None
         self._failed = False  # whether a step failed in its middle
-        self._tries = 8
-        """In how many more batches to look whether losses were multiplied by numbers of their labels."""
+        self._tries = 8  # in how many more batches to look whether losses were multiplied by numbers of their labels
         self._resumed = False  # whether the run was restored and no epoch has begun since
         self._thread: int | None = None  # the thread that trains, as ``threading.get_ident``
 

@@ -16,10 +16,9 @@ OTHER_NAMES = {"transformers": "huggingface", "pytorch_lightning": "lightning"}
 
 
 def adapter_of(given: Any) -> tuple[str, Any]:
-    """Return the name and the module of the adapter for an object; that for iterables if its library has none.
+    """Return the name and the module of the adapter for an object, by its class and bases; else that for iterables.
 
-    Its class and its base classes are tried in order. Raises :class:`PrunedataError` if the adapter's library is not
-    installed.
+    Raises :class:`PrunedataError` if the adapter's library is not installed.
     """
     roots = dict.fromkeys(kind.__module__.partition(".")[0] for kind in type(given).__mro__)
     for root in roots:

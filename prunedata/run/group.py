@@ -56,10 +56,7 @@ class GroupTotals(NamedTuple):
 
     @property
     def validation(self) -> dict[str, Any]:
-        """The validation figure for the record of the epoch: the mean over the processes that have one.
-
-        Raises :class:`PrunedataError` if lower is better for some, and higher for others.
-        """
+        """The validation figure for the epoch's record, the mean over processes; raise if their directions differ."""
         if self.held_out_seen:
             figure = {"validation": self.held_out_trust / (TRUST * self.held_out_seen)}
             return figure | ({"accuracy": self.held_out_right / self.held_out_judged} if self.held_out_judged else {})

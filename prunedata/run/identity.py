@@ -168,10 +168,7 @@ class Identity:
             )
 
     def trains_on(self, prints: Prints, whole: Whole | None = None, *, in_order: bool = False) -> None:
-        """Set how samples are read. Raises :class:`OtherData` if a saved run began with others.
-
-        If the fingerprint of the whole data is the one that was saved, no sample is read.
-        """
+        """Set how samples are read, unless the whole data tells; raise :class:`OtherData` if a saved run had others."""
         if self._prints is None:  # of several loaders it is the first
             self._prints, self._whole = prints, whole or self._whole
             if in_order:

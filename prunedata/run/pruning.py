@@ -44,8 +44,7 @@ class Pruning:
         """The role of each sample in an epoch that isn't pruned, shape (samples,), see :class:`Role`. Read-only."""
         self._numbers = [0, self._samples, 0, 0]  # how many samples have each role
         self._drawn: Mask | None = None  # the held-out samples that the seed draws
-        self._moved = False
-        """Whether other samples are held out than the seed draws, as the run has followed its rows."""
+        self._moved = False  # whether other samples are held out than the seed draws, as the run has followed its rows
         if not (self.leave_out == "nothing" or self.auto):
             self._warn_if_idle()
         if options.holdout is not None:

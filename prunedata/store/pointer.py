@@ -18,14 +18,12 @@ FORMAT = 4
 TOO_OLD = (1, 2, 3)
 """Formats that only versions before the first release wrote."""
 ATTRIBUTE = "prunedata"
-MOST = 1 << 26
-"""Largest pointer in bytes: some 300,000 epochs. Decoded, a forged one may take 25 times as much memory."""
+MOST = 1 << 26  # largest pointer in bytes: some 300,000 epochs. Decoded, a forged one may take 25 times as much memory.
 NAME = re.compile(r"[^\W\d][\w-]{0,127}")
 """Names of arrays: words, perhaps with ``open-`` before them. They cannot lead out of the folder."""
 CHANGING = "sketch"  # the one field that a record loses when a later epoch is pruned (``policies/agreement.py``)
 NODE = f'{{"zarr_format": 3, "node_type": "group", "attributes": {{"{ATTRIBUTE}": '.encode()
-HEAD = b'{"state": {"history": ['
-"""What stands in the file before the pointer, and in the pointer before the records."""
+HEAD = b'{"state": {"history": ['  # what stands in the file before the pointer, and in the pointer before the records
 
 Record = dict[str, Any]
 

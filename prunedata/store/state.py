@@ -16,8 +16,7 @@ from prunedata.types import Array, Arrays, Counts, Guesses, Keys, Mask
 
 __all__ = ["COUNTING", "GUESS", "LABEL", "LOST", "NARROW", "OF_ROWS", "OPEN", "RunState", "guessed_classes", "span_of"]
 
-LABEL = "label"
-"""Name of the array of labels as batches brought them: 0 for none so far, 1 for -100, and others plus 2."""
+LABEL = "label"  # name of the array of labels as batches brought them: 0 for none so far, 1 for -100, and others plus 2
 GUESS = "guess"
 """Name of the array of guesses: unsigned, a class plus its strength times :func:`span_of`; 0 for no guess."""
 NARROW = 1 << 12  # number of classes that fit into 16 bits beside a strength
@@ -133,10 +132,7 @@ class RunState:
 
     @property
     def mean_excess(self) -> npt.NDArray[np.float64]:
-        """How far the losses of each sample were above the means of their batches, on average.
-
-        Zeros before the first commit, and where losses were so large that their sums are no numbers.
-        """
+        """How far losses were above the means of batches, on average; 0 where sums are no numbers, or none came."""
         array = self.arrays.get("mean_excess")
         if array is None:
             return np.broadcast_to(np.float64(0), (self.samples,))
@@ -149,10 +145,7 @@ class RunState:
 
     @property
     def labels(self) -> Array | None:
-        """The label of each sample, shape (samples,), integers or text; None in a run without labels.
-
-        Of labels that came with losses, -100 is that of a sample without one so far.
-        """
+        """The label of each sample, integers or text, shape (samples,), -100 if none came so far; None without."""
         about, numbers = self.run.get("labels"), self.arrays.get("labels")
         if about is None or numbers is None:
             seen = self.arrays.get(LABEL)

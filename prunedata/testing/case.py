@@ -142,10 +142,7 @@ class Run:
         return Pass(self, epoch, where, [])
 
     def epochs(self, to: int | None = None) -> Iterator["Pass"]:
-        """Yield each pass of the rest of the run, or of the epochs before `to`, and then end its epoch.
-
-        Samples that were skipped stop nothing here.
-        """
+        """Yield each pass of the rest of the run, or before epoch `to`, and end its epoch, whatever was skipped."""
         while self.pruner.next_epoch < (self.pruner.schedule.epochs if to is None else to):
             yield self.begin()
             self.pruner.skip(self.pruner.samples)

@@ -94,10 +94,7 @@ def check_empty_worker(case: Case) -> None:
 
 
 def check_endless(case: Case) -> None:
-    """Clause ``endless``: a source that never ends is an error, as soon as it gave more samples than the run has.
-
-    Needs ``case.endless``.
-    """
+    """Clause ``endless``: a source without end is an error once it gave too many samples. Needs ``case.endless``."""
     if case.endless is None:
         raise SkippedClause("endless", "it needs endless")
     for workers in case.workers:
@@ -210,10 +207,7 @@ def check_reports(case: Case) -> None:
 
 
 def check_left_out(case: Case) -> None:
-    """Clause ``left out``: what the user's own settings leave out is no error, and nothing else is skipped.
-
-    Needs ``case.drop_last``.
-    """
+    """Clause ``left out``: only what the user's own settings leave out is no error. Needs ``case.drop_last``."""
     if case.drop_last is None:
         raise SkippedClause("left out", "it needs drop_last")
     for workers in case.workers:

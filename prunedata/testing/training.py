@@ -25,10 +25,7 @@ def check_structure(case: Case) -> None:
 
 
 def check_weights(case: Case) -> None:
-    """Clause ``weights``: under a policy that weighs, the loop trains on the mean of the weighted losses.
-
-    Recorded are the losses as they are. Needs ``case.weigh``.
-    """
+    """Clause ``weights``: loops train on weighted losses, and record these as they are. Needs ``case.weigh``."""
     for workers in case.workers:
         run = Run(case, "weights", workers, pruner=case.pruner(policy=LossRanked()))
         if case.weigh is None:
@@ -49,10 +46,7 @@ def check_parity(case: Case) -> None:
 
 
 def check_records(case: Case) -> None:
-    """Clause ``records``: what ``case.weigh`` is given is recorded, as a Pruner without the adapter records it.
-
-    Needs ``case.weigh`` and ``case.records``.
-    """
+    """Clause ``records``: ``case.weigh`` records what it is given. Needs ``case.weigh`` and ``case.records``."""
     if case.weigh is None or not case.records:
         raise SkippedClause("records", "it needs weigh and records=True")
     for workers in case.workers:
