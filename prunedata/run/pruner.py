@@ -212,12 +212,7 @@ class Pruner:
         self._begin_with = None
         self._engine = Engine(options)
         keep(self._engine, store, resume=resume)
-        self._told_to_weigh = False
-        """Whether the user was warned that the loop has to weigh its losses."""
-        self._told_of_falling = False
-        """Whether the user was warned that the figure falls from the first epoch on."""
-        self._told_of_batches = False
-        """Whether the user was warned that whole batches keep all doubted samples."""
+        self._warned: set[object] = set()  # the warnings that were shown, each once
         self._add = self._engine.buffer.add  # looked up once, as it is called for every batch
 
     # -- its options
@@ -624,10 +619,8 @@ class Pruner:
         opened, trained = engine.opened, engine.is_recording  # else it was trained before the run was restored
         engine.end()
         trained = trained and opened is not None and opened.tally.observed > 0  # by this process
-        unapplied = opened.epoch.unapplied if opened is not None and trained and not self._told_to_weigh else 0
-        if unapplied:
-            self._told_to_weigh = True
-            warn_of_no_factors(unapplied)
+        if opened is not None and trained and (unapplied := opened.epoch.unapplied):
+            self._warn_once(warn_of_no_factors, unapplied)
         self._look_at_figures()
 
     def validated(self, figure: float, *, lower_is_better: bool | None = None, agreed: bool = False) -> None:
@@ -851,12 +844,15 @@ class Pruner:
         if self.holdout is not None and len(self.history) == 1:
             warn_of_large_losses(self.history[0]["mean_loss"] or 0.0)
         engine = self._engine
-        if not self._told_of_falling and engine.pruning.auto and engine.figures.only_falls:
-            self._told_of_falling = True
-            warn_of_falling()
-        if not self._told_of_batches and engine.pruning.keeps_doubted:
-            self._told_of_batches = True
-            warn_of_whole_batches(self.advice.prune, self.samples, self.batch_size)
+        if engine.pruning.auto and engine.figures.only_falls:
+            self._warn_once(warn_of_falling)
+        if engine.pruning.keeps_doubted:
+            self._warn_once(warn_of_whole_batches, self.advice.prune, self.samples, self.batch_size)
+
+    def _warn_once(self, warn_of: Callable[..., None], *given: object) -> None:
+        if warn_of not in self._warned:
+            self._warned.add(warn_of)
+            warn_of(*given)
 
     def _warn_finished(self) -> None:
         warn(
