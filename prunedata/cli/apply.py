@@ -40,7 +40,7 @@ def _apply(args: argparse.Namespace) -> None:
         raise PrunedataError(f"Expected --output to end with .npy, .csv or .txt. Got {args.output}.")
     _refuse_overwriting(args)
     labels = read_labels(args.labels, None, args.label_column)
-    found = read_verdicts(args.verdicts, labels.size, None if args.store is None else _keys_of(args.store, labels.size))
+    found = read_verdicts(args.verdicts, keys=None if args.store is None else _keys_of(args.store, labels.size))
     if args.store is None and any(one.key for one in found):
         raise PrunedataError(
             f"Expected --store with {args.verdicts}, because its verdicts are on rows with keys. Got none, and the "

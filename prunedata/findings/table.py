@@ -117,8 +117,9 @@ def _to_ids(table: Arrays, path: Path) -> None:
 
 def _to_verdicts(table: Arrays, path: Path) -> None:
     keys = table.get(KEY, np.full(table["id"].size, ""))
-    wrong = zip(table["id"].tolist(), keys.tolist(), strict=True)
-    write_verdicts([Verdict(sample, "wrong", key=key) for sample, key in wrong], path)
+    rows = ["" if row < 0 else str(row) for row in table.get("row", np.full(table["id"].size, -1)).tolist()]
+    wrong = zip(table["id"].tolist(), rows, keys.tolist(), strict=True)
+    write_verdicts([Verdict(sample, "wrong", row=row, key=key) for sample, row, key in wrong], path)
 
 
 def _to_csv(table: Arrays, path: Path) -> None:

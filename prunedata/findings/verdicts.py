@@ -16,6 +16,9 @@ from prunedata.types import Ids, Keys
 
 COLUMNS = ("sample", "verdict", "was", "label")
 KEY = "key"  # an extra column for runs with keys: then a verdict belongs to the row, wherever it lies
+ROW = (
+    "row"  # an extra column for watched runs whose script selected rows: the row in the data set that it selected from
+)
 VERDICTS = ("wrong", "right")
 LONGEST_ID = 18  # digits that an int64 has room for
 
@@ -24,15 +27,22 @@ LONGEST_ID = 18  # digits that an int64 has room for
 class Verdict:
     """A person's verdict, ``"wrong"`` or ``"right"``, on the label of the sample with an id.
 
-    ``was``: the label that was judged; ``label``: the correct class; ``key``: the hash of the row's key, 16 hexadecimal
-    digits. Each is empty if it is unknown.
+    ``was``: the label that was judged; ``label``: the correct class; ``row``: the row in the data set from which the
+    script selected its samples; ``key``: the hash of the row's key, 16 hexadecimal digits. Each is empty if it is
+    unknown.
     """
 
     sample: int
     verdict: str
     was: str = ""
     label: str = ""
+    row: str = ""
     key: str = ""
+
+    @property
+    def place(self) -> int:
+        """Where the sample's label is among those of the whole data set."""
+        return int(self.row) if self.row else self.sample
 
 
 def read_verdicts(
@@ -40,10 +50,10 @@ def read_verdicts(
 ) -> tuple[Verdict, ...]:
     """Return the verdicts in a file that the page of ``prunedata report --review`` saved.
 
-    It is a CSV file with the columns ``sample`` and ``verdict``, and perhaps ``was``, ``label`` and ``key``. With
-    ``keys``, the hashes of the samples' keys, a verdict with a key applies to the sample with that key, and is ignored
-    if there is none. Raises :class:`PrunedataError` if the file holds something else, judges a sample twice, or one
-    that is not below ``samples``, their number if it is known.
+    It is a CSV file with the columns ``sample`` and ``verdict``, and perhaps ``was``, ``label``, ``row`` and ``key``.
+    With ``keys``, the hashes of the samples' keys, a verdict with a key applies to the sample with that key, and is
+    ignored if there is none. Raises :class:`PrunedataError` if the file holds something else, judges a sample twice, or
+    one that is not below ``samples``, their number if it is known.
     """
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
@@ -72,12 +82,12 @@ def _of_rows(found: tuple[Verdict, ...], keys: Keys) -> Iterator[Verdict]:
     for one in found:
         at = next(places) if one.key else one.sample
         if at >= 0:
-            yield replace(one, sample=at)
+            yield replace(one, sample=at, row="" if one.key else one.row)
 
 
 def _verdict(row: dict[Any, Any], path: object, line: int, samples: int | None, *, keyed: bool) -> Verdict:
     where = f"in line {line} of {path}"
-    name, verdict, key = (str(row.get(column) or "").strip() for column in ("sample", "verdict", KEY))
+    name, verdict, place, key = (str(row.get(column) or "").strip() for column in ("sample", "verdict", ROW, KEY))
     if key and key_from(key) is None:
         raise PrunedataError(f"Expected a key of 16 hexadecimal digits {where}. Got {shown(key)}.")
     if keyed and key:  # the place of the row when it was judged does not matter
@@ -87,8 +97,10 @@ def _verdict(row: dict[Any, Any], path: object, line: int, samples: int | None, 
             f"Expected a run with keys, as verdicts in {path} name rows by key alone. Got one without: pass keys=..., "
             "those of the runs that the verdicts are on."
         )
-    if not (name.isascii() and name.isdigit()) or len(name) > LONGEST_ID:
+    if not _is_number(name):
         raise PrunedataError(f"Expected the id of a sample {where}. Got {shown(name)}.")
+    if place and not _is_number(place):
+        raise PrunedataError(f"Expected the number of a row {where}. Got {shown(place)}.")
     if samples is not None and int(name) >= samples:
         raise PrunedataError(f"Expected ids from 0 to {samples - 1} {where}. Got {name}: is it of other data?")
     if verdict not in VERDICTS:
@@ -96,7 +108,11 @@ def _verdict(row: dict[Any, Any], path: object, line: int, samples: int | None, 
     label = row.get("label") or ""
     if label and verdict == "right":
         raise PrunedataError(f"Expected no other label for one that is right {where}. Got {shown(label)}.")
-    return Verdict(int(name), verdict, row.get("was") or "", label, key)
+    return Verdict(int(name), verdict, row.get("was") or "", label, place, key)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= LONGEST_ID
 
 
 def _check_once(found: tuple[Verdict, ...], path: object) -> None:
@@ -111,7 +127,7 @@ def write_verdicts(verdicts: Iterable[Verdict], path: str | PathLike[str], line_
     """Write verdicts into a file that :func:`read_verdicts` reads."""
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer, given = csv.writer(file, lineterminator=line_end), tuple(verdicts)
-        columns = (*COLUMNS, KEY) if any(one.key for one in given) else COLUMNS
+        columns = (*COLUMNS, *(name for name in (ROW, KEY) if any(getattr(one, name) for one in given)))
         writer.writerow(columns)
         writer.writerows([getattr(one, name) for name in columns] for one in given)
 
@@ -147,8 +163,7 @@ def _ids(path: str | PathLike[str]) -> list[int] | None:
     except (FileNotFoundError, UnicodeDecodeError):
         return None
     words = [word for word in words if word]
-    plain = all(word.isascii() and word.isdigit() and len(word) <= LONGEST_ID for word in words)
-    return [int(word) for word in words] if words and plain else None
+    return [int(word) for word in words] if words and all(map(_is_number, words)) else None
 
 
 def apply_verdicts(
@@ -156,23 +171,41 @@ def apply_verdicts(
 ) -> tuple[npt.NDArray[Any], tuple[Verdict, ...]]:
     """Return corrected labels, and the verdicts that call a label wrong without naming the right one.
 
-    ``labels``, of shape (samples,) and int or str, are those that were judged. They are not changed. The corrected ones
-    have the same dtype; text becomes wide enough for the longest label. Raises :class:`PrunedataError` if a sample has
-    another label than the judged one, or a new label does not fit the dtype.
+    ``labels``, of shape (samples,) and int or str, are those that were judged; where verdicts have a ``row``, those of
+    the data set from which the script selected. They are not changed. The corrected ones have the same dtype; text
+    becomes wide enough for the longest label. Raises :class:`PrunedataError` if there is no such label or it is another
+    one than was judged, if two verdicts correct a label differently, or if a new label does not fit the dtype.
     """
     given = tuple(verdicts)
     named: dict[int, Any] = {}
-    text = labels.dtype.kind == "U"
+    text, selected = labels.dtype.kind == "U", any(one.row for one in given)
     spelt = {valid_text(str(name)): str(name) for name in np.unique(labels)} if text else {}
     for one in given:
-        now = valid_text(str(labels[one.sample]))
-        if one.was and one.was != now:
+        if one.place >= labels.size:
             raise PrunedataError(
-                f"Expected label {shown(one.was)} for sample {one.sample}, which was judged. Got {shown(now)}: the "
+                f"Expected ids and rows from 0 to {labels.size - 1}, as there are {labels.size} labels. Got "
+                f"{one.place}: is it of other data?"
+            )
+        now = valid_text(str(labels[one.place]))
+        if one.was and one.was != now:
+            where = f"row {one.row}" if one.row else f"sample {one.sample}"
+            raise PrunedataError(
+                f"Expected label {shown(one.was)} for {where}, which was judged. Got {shown(now)}: the "
                 "verdicts are about other labels, or were applied to these before."
             )
         if one.label:
-            named[one.sample] = spelt.get(one.label, one.label) if text else _number(one, labels.dtype)
+            if selected and not one.row:
+                raise PrunedataError(
+                    f"Expected the row of sample {one.sample}, as other verdicts have one. Got none: its label may be "
+                    "anywhere, as the run was not trained on all rows; leave it out of the file."
+                )
+            new = spelt.get(one.label, one.label) if text else _number(one, labels.dtype)
+            if named.setdefault(one.place, new) != new:
+                both = f"{shown(str(named[one.place]))} and {shown(str(new))}"
+                raise PrunedataError(
+                    f"Expected one label for row {one.place}. Got {both}, for two samples that the script made of it: "
+                    "remove one of the two verdicts."
+                )
     left = tuple(one for one in given if one.verdict == "wrong" and not one.label)
     return _changed(labels, named), left
 

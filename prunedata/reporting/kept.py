@@ -100,6 +100,11 @@ class KeptPreviews:
         row, seen = self._kept[sample]
         return seen if seen.key is not None or row == sample else replace(seen, key=f"row {row}")
 
+    @property
+    def are_selected(self) -> bool:
+        """Whether the user selected the samples from a data set in which they have other rows."""
+        return any(row != sample for sample, (row, _) in self._kept.items())
+
     def row(self, sample: int) -> int:
         """Return the row of a sample in the data set from which the user selected."""
         return self._kept[sample][0] if sample in self._kept else sample
@@ -110,7 +115,7 @@ class KeptPreviews:
         And ``row``, the rows from which the user selected them, if these are not their ids; -1 if it was not kept.
         """
         table = table_of(run, top, names=self.classes)
-        if any(row != sample for sample, (row, _) in self._kept.items()):
+        if self.are_selected:
             table["row"] = np.array([self._kept.get(sample, (-1,))[0] for sample in table["id"].tolist()])
         if "label" in table or not self._kept:
             return table

@@ -86,7 +86,8 @@ function show(speak) {
 function say(said, label) {
   const item = current(verdicts());
   if (!item) return;
-  log.push({id: item.id, said, was: item.was === null ? "" : item.was, label: label || "", key: item.key || ""});
+  const {id, place: row = "", key = ""} = item;
+  log.push({id, said, was: item.was === null ? "" : item.was, label: label || "", row, key});
   keep();
   show(said === "wrong" && label ? "Is " + called(label) : said);
 }
@@ -160,10 +161,11 @@ function searchKey(event) {
 // the file
 function cell(text) { return /[",\r\n]|^\s|\s$/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text; }
 function file() {
-  const all = judged(verdicts()), keyed = all.some(one => one.key);  // those of a run with keys are on rows, by these
-  const cells = one => [String(one.id), one.said, one.was, one.label, ...(keyed ? [one.key || ""] : [])];
+  const all = judged(verdicts());
+  const more = ["row", "key"].filter(name => all.some(one => one[name]));  // where the label is in the user's own data
+  const cells = one => [String(one.id), one.said, one.was, one.label, ...more.map(name => one[name] || "")];
   const lines = all.map(one => cells(one).map(cell).join(","));
-  return ["sample,verdict,was,label" + (keyed ? ",key" : ""), ...lines].join("\r\n") + "\r\n";
+  return [["sample,verdict,was,label", ...more].join(","), ...lines].join("\r\n") + "\r\n";
 }
 function save() {
   const href = URL.createObjectURL(new Blob([file()], {type: "text/csv"}));

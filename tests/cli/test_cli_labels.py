@@ -197,7 +197,7 @@ def test_verdicts_on_other_splits_find_their_rows(prints, refuses, tmp_path):
         pruner = Pruner(None if rows else 4, epochs=2, keys=rows, leave_out="nothing", store=tmp_path / place)
         for epoch in pruner.epochs():
             pruner.observe(np.ones(pruner.samples), np.flatnonzero(epoch.keep))
-    judged = [Verdict(1, "wrong", "1", "2", texts[1]), Verdict(3, "wrong", "0", "", texts[3])]
+    judged = [Verdict(1, "wrong", "1", "2", key=texts[1]), Verdict(3, "wrong", "0", key=texts[3])]
     write_verdicts([*judged, Verdict(0, "wrong", key=texts[0])], "keyed.csv")
     np.save("other.npy", np.array([0, 0, 1, 2]))
     out = prints("apply keyed.csv --labels other.npy --store keyed.zarr -o fixed.npy --rest rest.csv")

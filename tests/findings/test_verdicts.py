@@ -36,20 +36,32 @@ def test_labels_are_corrected_and_those_without_another_class_are_told(saved):
     assert left == (Verdict(2, "wrong", "1"),)
 
 
-@given(st.lists(NAMES, min_size=2, max_size=6, unique=True), st.integers(0, 10**6))
-def test_any_names_come_back(tmp_path_factory, names, seed):
+@given(st.lists(NAMES, min_size=2, max_size=6, unique=True), st.integers(0, 10**6), st.booleans())
+def test_any_names_come_back_on_the_rows_that_samples_were_selected_from(tmp_path_factory, names, seed, selected):
     random = np.random.default_rng(seed)
     labels = np.array(random.choice(names, 9), dtype=np.str_)
+    rows = random.permutation(9) if selected else np.arange(9)
     wanted = labels.copy().astype("<U40")
     given = []
     for sample in range(0, 9, 2):
-        other = next(name for name in names if name != labels[sample])
-        given.append(Verdict(sample, "wrong", str(labels[sample]), str(other)))
-        wanted[sample] = other
+        row = int(rows[sample])
+        other = next(name for name in names if name != labels[row])
+        given.append(Verdict(sample, "wrong", str(labels[row]), str(other), str(row) if selected else ""))
+        wanted[row] = other
     path = tmp_path_factory.mktemp("any") / "verdicts.csv"
     write_verdicts(given, path)
     assert read_verdicts(path) == tuple(given)
     assert apply_verdicts(read_verdicts(path), labels)[0].tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("more", [
+    Verdict(1, "wrong", "1", "2"),  # its row is not known
+    Verdict(1, "wrong", "1", "0", "3"),  # another sample of the same row
+    Verdict(1, "wrong", "1", "0", "4"),  # of a longer data set
+])  # fmt: skip
+def test_a_label_whose_row_is_uncertain_is_not_changed(more):
+    with pytest.raises(PrunedataError):
+        apply_verdicts([Verdict(0, "wrong", "1", "2", "3"), more], np.array([1, 1, 1, 1]))
 
 
 def test_half_a_surrogate_pair_is_found_as_a_browser_saves_it():

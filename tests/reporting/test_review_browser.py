@@ -11,6 +11,7 @@ import prunedata
 from prunedata import Pruner, Schedule
 from prunedata.findings.verdicts import apply_verdicts, judged_wrong, read_verdicts
 from prunedata.keys import hash_keys, key_text
+from prunedata.reporting.kept import keep_previews
 from tests.reporting.reading import HOSTILE, SAMPLES, WRONG, Sheet, in_a_browser
 
 pytestmark = in_a_browser
@@ -114,6 +115,25 @@ def test_a_run_with_keys_saves_verdicts_on_its_rows(context, pages, tmp_path):
     wrong = [one.sample for one in found if one.verdict == "wrong"]
     rows = [*range(7, MANY), "other"]
     assert judged_wrong(path, len(rows), hash_keys(rows)).tolist() == sorted(row - 7 for row in wrong if row >= 7)
+    assert heard == []
+
+
+def test_verdicts_on_selected_rows_correct_the_labels_of_the_whole_data_set(context, tmp_path):
+    labels = np.arange(40) % 5
+    rows = np.random.default_rng(0).permutation(40)[:30]
+    run = Pruner(30, epochs=2, leave_out="nothing", store=tmp_path / "run.zarr")
+    for epoch in run.epochs():
+        run.observe(np.linspace(1, 4, 30), np.flatnonzero(epoch.keep))
+    keep_previews(tmp_path / "run.zarr", run, [(f"row {row}", int(labels[row])) for row in rows], rows)
+    prunedata.report(tmp_path / "run.zarr", tmp_path / "page.html", review=True)
+    page, heard = opened(context, tmp_path / "page.html")
+    press(page, "w", "c")
+    page.keyboard.press("Enter")
+    found = read_verdicts(saved(page, tmp_path))
+    assert [one.row for one in found] == [str(rows[one.sample]) for one in found]
+    corrected, left = apply_verdicts(found, labels)
+    assert np.flatnonzero(corrected != labels).tolist() == [rows[28]]
+    assert [one.sample for one in left] == [29]
     assert heard == []
 
 
