@@ -198,27 +198,10 @@ def swap(a, b):
 
 
 class TestPointer:
-    @given(instant=st.randoms(use_true_random=False))
-    @settings(FEWER, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    def test_every_bit_of_a_byte(self, pattern, place, instant):
-        for _ in flips(place / "zarr.json", instant):
-            refused_or_the_same(place, pattern[1])
-
     @pytest.mark.parametrize("name", sorted({*ARRAYS} - {"keys"}))  # a run may have none
     def test_without_an_array(self, place, name):
         sign(place, changed(pointer(place), ("arrays", name), REMOVED))
         assert_refused(place, DamagedStore)
-
-    @pytest.mark.parametrize("keep", [0, 1, 100, -1])
-    def test_cut_short(self, place, keep):
-        path = place / "zarr.json"
-        path.write_bytes(path.read_bytes()[:keep])
-        assert_refused(place, DamagedStore)
-
-    @pytest.mark.parametrize("text", ["[]", "1", "null", '"text"', "\udcff", "{}", '{"attributes": 3}'])
-    def test_other_text(self, place, text):
-        (place / "zarr.json").write_bytes(text.encode(errors="surrogateescape"))
-        assert_refused(place)
 
     def test_of_an_older_commit(self, place):
         """A backup of the pointer alone: its slot has been written since."""

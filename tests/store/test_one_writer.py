@@ -7,14 +7,12 @@ import signal
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 
 import pytest
 from zarr.storage import MemoryStore
 
 from prunedata.errors import RunExists, StoreError
 from prunedata.findings.inspection import inspect
-from prunedata.store.run_store import RunStore
 from tests.common.programs import ROOT
 from tests.store.stored_runs import is_locked, outcome
 from tests.store.test_store import start, train
@@ -201,24 +199,6 @@ def test_a_forked_child_does_not_resume_beside_its_parent_nor_keep_the_lock(tmp_
     os.close(write)
     os.close(read)
     os.waitpid(child, 0)
-
-
-def test_two_writers_of_one_file_do_not_tear_it(tmp_path, monkeypatch):
-    """Without any lock, the file is the one's or the other's, as each writes under a name of its own."""
-    store, other, seen = RunStore(tmp_path), RunStore(tmp_path), []
-    store.create({"epoch": 0})
-    replace = Path.replace
-
-    def in_between(part, path):
-        if path.name == "zarr.json" and not seen:
-            seen.append(part)
-            other.read()
-            other.write({"epoch": 2}, {})
-        return replace(part, path)
-
-    monkeypatch.setattr(Path, "replace", in_between)
-    store.write({"epoch": 1}, {})
-    assert RunStore(tmp_path, mode="r").read()[0]["epoch"] == 1
 
 
 class TestGone:

@@ -1,16 +1,13 @@
 """How files are read, written and swept on a disk and elsewhere; and zarr's own suite for stores."""
 
 import gc
-import io
 import os
-import re
 import secrets
 import signal
 import sys
 import threading
 from pathlib import Path
 
-import numpy as np
 import pytest
 from zarr.abc.store import RangeByteRequest
 from zarr.core.buffer import Buffer, cpu
@@ -18,7 +15,6 @@ from zarr.core.sync import sync
 from zarr.storage import MemoryStore, WrapperStore
 from zarr.testing.store import StoreTests
 
-import prunedata.store.durable
 from prunedata.errors import DamagedStore
 from prunedata.store import lock
 from prunedata.store.durable import DurableStore, check_own_folder, is_missing, list_names, read_bytes, write_bytes
@@ -127,33 +123,6 @@ class TestDisk:
         monkeypatch.undo()
         assert (list_names(store), read_bytes(store, "a", 9)) == (["a"], b"1")
 
-    def test_a_folder_that_another_makes_at_the_same_instant_is_as_good(self, tmp_path, monkeypatch):
-        folder, not_yet = tmp_path / "run", [True]
-        folder.mkdir()
-
-        def is_dir(self, _is_dir=Path.is_dir):
-            return _is_dir(self) and not (self == folder and not_yet and not_yet.pop())
-
-        monkeypatch.setattr(Path, "is_dir", is_dir)
-        DurableStore(folder).make_folder()
-        assert not not_yet
-
-    def test_no_more_of_a_file_is_read_than_there_may_be(self, tmp_path, monkeypatch):
-        """It may grow after its length was looked at, and be any length at all."""
-        asked = []
-
-        class Watched(io.BytesIO):
-            def read(self, size=-1):
-                asked.append(size)
-                return super().read(size)
-
-        (tmp_path / "a").write_bytes(b"12345")
-        monkeypatch.setattr(Path, "open", lambda self, mode: Watched(b"12345"))
-        assert read_bytes(DurableStore(tmp_path), "a", 9) == b"12345"
-        with pytest.raises(DamagedStore, match="Expected at most 2 bytes"):
-            read_bytes(DurableStore(tmp_path), "a", 2)
-        assert asked == [6, 3]
-
     def test_leftovers_are_swept_where_runs_leave_them_and_not_behind_links(self, tmp_path):
         run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
         left = ["a.partial", "hits-0/b.partial", "hits-1/c/0.1.partial"]
@@ -171,13 +140,6 @@ class TestDisk:
         found = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
         assert found == set(kept)
         assert len(list(elsewhere.rglob("*.partial"))) == 2
-
-    def test_a_leftover_that_is_gone_meanwhile_does_not_matter(self, tmp_path, monkeypatch):
-        def glob(self, pattern, _glob=Path.glob):
-            return [*_glob(self, pattern), *([self / "gone.partial"] if pattern.endswith(".partial") else [])]
-
-        monkeypatch.setattr(Path, "glob", glob)
-        DurableStore(tmp_path).sweep()
 
 
 # The durable store is one of zarr's: it passes the suite that zarr has for stores.
@@ -223,93 +185,6 @@ class TestDurableStore(StoreTests[DurableStore, cpu.Buffer]):
 
     def test_store_supports_listing(self, store: DurableStore) -> None:
         assert store.supports_listing
-
-
-# What the local disk holds after a power cut, as far as the order of calls decides it.
-
-
-@pytest.fixture
-def happened(tmp_path, monkeypatch):
-    """What becomes safe or gets its name, in its order, as paths from the test's folder; the calls do their work."""
-    if not Path("/proc/self/fd").exists():
-        pytest.skip("needs /proc, to know what a descriptor is of")
-    happened = []
-
-    def fsync(descriptor, _fsync=os.fsync):
-        path = os.readlink(f"/proc/self/fd/{descriptor}")
-        happened.append(("safe", os.path.relpath(path, tmp_path)))
-        _fsync(descriptor)
-
-    def replace(part, path, _replace=Path.replace):
-        happened.append(("named", os.path.relpath(path, tmp_path)))
-        return _replace(part, path)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(Path, "replace", replace)
-    return happened
-
-
-def test_a_file_is_safe_before_it_has_its_name_and_its_folders_before_the_pointer(tmp_path, happened):
-    store = RunStore(tmp_path / "deep" / "run")
-    store.create({})
-    assert happened[:2] == [("safe", "."), ("safe", "deep")]  # where the new folders have their names
-    happened.clear()
-    store.write({}, {"counts": np.arange(5, dtype=np.uint8)})
-    run = "deep/run"
-    for file in ("counts-1/zarr.json", "counts-1/c/0", "zarr.json"):
-        at = happened.index(("named", f"{run}/{file}"))
-        kind, part = happened[at - 1]
-        assert kind == "safe"
-        assert re.fullmatch(rf"{run}/{file}\.[0-9a-f]{{16}}\.partial", part)
-        assert happened[at + 1] == ("safe", str(Path(f"{run}/{file}").parent))
-    pointer = happened.index(("named", f"{run}/zarr.json"))
-    chunk = happened.index(("named", f"{run}/counts-1/c/0"))
-    assert ("safe", run) in happened[: chunk + 1]  # counts-1 is in it
-    assert ("safe", f"{run}/counts-1") in happened[happened.index(("named", f"{run}/counts-1/zarr.json")) + 2 : chunk]
-    assert pointer == len(happened) - 2
-
-
-def test_a_chunk_is_written_in_its_place_and_safe_before_the_pointer(tmp_path, monkeypatch):
-    """Its slot is not in use: no new name is needed, and none is made safe."""
-    store, happened = RunStore(tmp_path), []
-    store.create({})
-    for number in range(2):
-        store.write({}, {"counts": np.full(5, number, dtype=np.uint8)})
-    chunk = tmp_path / "counts-1" / "c" / "0"
-    where, other = chunk.stat().st_ino, (tmp_path / "counts-0" / "c" / "0").read_bytes()
-
-    def seen(kind):
-        def sync_bytes(descriptor):
-            happened.append((kind, os.fstat(descriptor).st_ino, chunk.read_bytes()))
-            os.fsync(descriptor)
-
-        return sync_bytes
-
-    pointer = tmp_path / "zarr.json"
-    before = pointer.read_bytes()
-    monkeypatch.setattr(prunedata.store.durable, "_sync_bytes", seen("bytes"))
-    store.write({}, {"counts": np.full(5, 7, dtype=np.uint8)})
-    assert happened == [("bytes", where, bytes([7] * 5))]
-    assert chunk.stat().st_ino == where
-    assert pointer.read_bytes() != before
-    assert (tmp_path / "counts-0" / "c" / "0").read_bytes() == other
-
-
-def test_what_a_killed_process_made_and_did_not_see_safe_is_seen_safe_by_the_next(tmp_path, happened):
-    """The folders of the run, and those above it, which it may have made as well."""
-    place = tmp_path / "deep" / "run"
-    place.mkdir(parents=True)
-    store = RunStore(place)
-    store.create({})
-    assert happened[:2] == [("safe", "deep"), ("safe", ".")]
-    assert ("safe", "deep/run") in happened[2:]
-    for _ in range(2):
-        store.write({}, {"counts": np.arange(5, dtype=np.uint8)})
-    folders = {path.relative_to(tmp_path) for path in place.rglob("*") if path.is_dir()}
-    assert len(folders) > 3
-    happened.clear()
-    RunStore(place).read()
-    assert {("safe", str(folder)) for folder in folders} <= set(happened)
 
 
 def test_files_that_a_writer_puts_in_their_place_meanwhile_do_not_make_a_store_read_only(tmp_path):

@@ -2,8 +2,6 @@
 
 import itertools
 import json
-import zlib
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -182,50 +180,6 @@ def record(number, **more):
 
 def epochs(history):
     return {"epoch": len(history), "history": history}
-
-
-class Looked(list):
-    """A list that counts which of its values are looked at."""
-
-    number = 0
-
-    def __getitem__(self, at):
-        self.number += len(range(*at.indices(len(self)))) if isinstance(at, slice) else 1
-        return super().__getitem__(at)
-
-    def __iter__(self):
-        self.number += len(self)
-        return super().__iter__()
-
-
-def test_a_commit_does_as_much_after_many_epochs_as_after_few(monkeypatch):
-    encoded, digested = [], []
-
-    def text(record, _text=pointers._text):
-        encoded.append(record["number"])
-        return _text(record)
-
-    def crc32(data, *before):
-        digested.append(len(data))
-        return zlib.crc32(data, *before)
-
-    run, history = RunStore(MemoryStore()), Looked()
-    with monkeypatch.context() as patch:
-        patch.setattr(pointers, "_text", text)
-        patch.setattr(pointers, "zlib", SimpleNamespace(crc32=crc32))
-        run.create(epochs(history))
-        for number in range(200):
-            history.append(record(number, **{"sketch": "x"} if number % 9 else {}))
-            for one in history[-3:-1]:
-                one.pop("sketch", None)
-            for counted in (encoded, digested):
-                counted.clear()
-            history.number = 0
-            run.write(epochs(history), {})
-            assert len(encoded) <= 2
-            assert history.number <= 20
-            assert sum(digested) <= 1000
-    assert run.read()[0] == epochs(history)
 
 
 TURNS = st.tuples(st.integers(0, 9), st.integers(0, 9), st.booleans(), st.integers(0, 9))

@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 import zarr
 
-from prunedata import Pruner, Schedule
+from prunedata import Pruner
 from prunedata.cli.main import main
-from prunedata.errors import DamagedStore, ForeignStore, RunExists, StoreError
+from prunedata.errors import DamagedStore, ForeignStore, StoreError
 from prunedata.findings.inspection import inspect
-from prunedata.policies import DroppingCount, Random
 from tests.common.programs import ROOT
 from tests.store.stored_runs import (
     SAMPLES,
@@ -323,33 +322,6 @@ def test_samples_agree(place):
     sign(place, changed(pointer(place), ("state", "run", "samples"), SAMPLES + 1))
     with pytest.raises(DamagedStore, match=r"Expected an array counts of shape \(301,\), unsigned. Got shape \(300,\)"):
         inspect(place)
-
-
-OTHERS = [
-    {"samples": SAMPLES + 1, "keys": None},
-    {"samples": SAMPLES - 1, "keys": None},
-    {"schedule": Schedule(7, window=4, start=1, block=2, pruned_per_block=1)},
-    {"schedule": Schedule(8, window=4, start=1, block=2, pruned_per_block=1, attenuation=2)},
-    {"schedule": Schedule(8, window=4, start=1, block=2, pruned_per_block=1, reading="printed")},
-    {"schedule": Schedule(8, window=(4, 4), start=1, block=2, pruned_per_block=1)},
-    {"seed": 4},
-    {"prune": 0.2},
-    {"prune": 91},
-    {"policy": Random()},
-    {"policy": DroppingCount(tolerance=0.5)},
-    {"policy": DroppingCount(by="run")},
-    {"batch_size": 32},
-]
-
-
-@pytest.mark.parametrize("change", OTHERS, ids=str)
-def test_another_run(place, tmp_path, change):
-    said = assert_refused(place, ForeignStore, **change)
-    assert next(iter(change)) in str(said)
-    with pytest.raises(RunExists):
-        start(place, **change)
-    start(tmp_path / "young.zarr")  # created, and killed before its first commit
-    assert_refused(tmp_path / "young.zarr", ForeignStore, **change)
 
 
 def file(name):
