@@ -155,9 +155,11 @@ class Identity:
 
     def miss(self, trained: Mask, visits: Counts) -> None:
         """Record which samples the epoch that ends kept and did not observe; or observed again, modulo 2**32."""
-        missed = trained.astype(np.uint32) - visits.astype(np.uint32)
+        missed = trained.astype(np.uint32)
+        missed -= visits
         if missed.any():
-            self.rest |= {"absent": self.rest.get("absent", np.uint32(0)) + missed}
+            missed += self.rest.get("absent", np.uint32(0))
+            self.rest |= {"absent": missed}
 
     def refuse_unknown(self) -> None:
         """Raise if the run follows rows whose keys are unknown."""

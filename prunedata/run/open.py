@@ -153,9 +153,11 @@ class OpenEpoch:
         self._watched.add(self.arrays, batches, self.tally.visits)
 
     def see_labels(self, ids: Ids, labels: Any) -> None:
-        """Keep the labels of some samples, or compare them."""
+        """Keep the labels of some samples, or compare those of the samples that are trained on."""
         self.wants_labels = not self._has_labels
-        found = plain_labels(labels, ids.size)
+        found, trained = plain_labels(labels, ids.size), self.epoch.trained[ids]
+        if self._has_labels:
+            ids, found = ids[trained], found[trained]
         self._watched.guess.see(self.arrays, self.tally.packed.size, ids, found, known=self._has_labels)
 
     def share(self, shared: Shared | None, *, recorded: bool) -> None:
