@@ -107,8 +107,8 @@ class LossBuffer:
             )
         if not ids.size:
             return
-        several = plain_ids([ids.size] if sizes is None else sizes)
-        if (several < 1).any() or int(several.sum()) != ids.size:
+        several = np.array([ids.size]) if sizes is None else plain_ids(sizes)
+        if sizes is not None and ((several < 1).any() or int(several.sum()) != ids.size):
             raise LossError(f"Expected sizes of batches, from 1, that add up to {ids.size} losses. Got {sizes}.")
         first = self._room == 0
         one = sizes is None and ids.size <= CAPACITY

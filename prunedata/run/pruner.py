@@ -527,7 +527,7 @@ class Pruner:
         NotInEpoch
             If no epoch is open.
         """
-        if ids is not None and (isinstance(losses, _ARRAYS) or len(self._observers) != 1):
+        if ids is not None and (not self._observers or isinstance(losses, _ARRAYS) or len(self._observers) != 1):
             if weights is not None:
                 raise LossError(
                     "Expected weights with the tensors of a wrapped DataLoader, whose mean is returned. Got them with "
