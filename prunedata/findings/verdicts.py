@@ -16,9 +16,8 @@ from prunedata.types import Ids, Keys
 
 COLUMNS = ("sample", "verdict", "was", "label")
 KEY = "key"  # an extra column for runs with keys: then a verdict belongs to the row, wherever it lies
-ROW = (
-    "row"  # an extra column for watched runs whose script selected rows: the row in the data set that it selected from
-)
+ROW = "row"
+"""An extra column for watched runs whose script selected rows: the row in the data set that it selected from."""
 VERDICTS = ("wrong", "right")
 LONGEST_ID = 18  # digits that an int64 has room for
 

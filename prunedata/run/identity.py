@@ -154,7 +154,10 @@ class Identity:
             self.keys = state.keys
 
     def miss(self, trained: Mask, visits: Counts) -> None:
-        """Record which samples the epoch that ends kept and did not observe; or observed again, modulo 2**32."""
+        """Add to ``absent`` what each sample's visits in the epoch that ends differ from one for each trained sample.
+
+        1 for a trained sample that was not observed; less than 0, modulo 2**32, for one that was observed more often.
+        """
         missed = trained.astype(np.uint32)
         missed -= visits
         if missed.any():

@@ -155,8 +155,9 @@ class OpenEpoch:
     def see_labels(self, ids: Ids, labels: Any) -> None:
         """Keep the labels of some samples, or compare those of the samples that are trained on."""
         self.wants_labels = not self._has_labels
-        found, trained = plain_labels(labels, ids.size), self.epoch.trained[ids]
+        found = plain_labels(labels, ids.size)
         if self._has_labels:
+            trained = self.epoch.trained[ids]
             ids, found = ids[trained], found[trained]
         self._watched.guess.see(self.arrays, self.tally.packed.size, ids, found, known=self._has_labels)
 
