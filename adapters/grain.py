@@ -29,6 +29,18 @@ MOVES = ("Shuffle", "Mixed", "Repeat", "Filter")
 """Parts of the names of Grain's datasets that have other samples at their places in every epoch, or none."""
 
 
+def samples_in(dataset: Any, *_: Any, **__: Any) -> int:
+    """Return the number of samples in a dataset, none of which may be a batch: it would be taken for a sample."""
+    if not isinstance(dataset, grain.MapDataset):
+        raise PrunedataError(_not_a_dataset(dataset))
+    if any("Batch" in _name(stage) for stage in _stages(dataset)):
+        raise PrunedataError(
+            "Expected a dataset of samples. Got one of batches: call batch() in build=, as wrap(dataset, pruner, "
+            "lambda kept: kept.batch(64))."
+        )
+    return len(dataset)
+
+
 def wrap(
     dataset: "grain.MapDataset[Any]",
     pruner: Pruner,

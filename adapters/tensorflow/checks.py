@@ -42,18 +42,24 @@ def _check_size(dataset: Any, pruner: Pruner) -> None:
             "Expected a dataset that ends. Got one with repeat(): an epoch is one pass over the kept samples, "
             "and `for epoch in pruner.epochs():` repeats it."
         )
-    batched = _is_batched(dataset)
-    if size == pruner.samples or (size == tf.data.UNKNOWN_CARDINALITY and not batched):
+    if size == pruner.samples:
         return
-    if batched:
-        raise PrunedataError(
-            f"Expected a dataset of samples. Got one of batches, {dataset.element_spec}: call wrap() first and batch() "
-            "on its result."
-        )
+    refuse_batches(dataset)
+    if size == tf.data.UNKNOWN_CARDINALITY:
+        return
     raise PrunedataError(
         f"Expected a dataset of {pruner.samples} samples, as the Pruner has. Got one of {size}: "
         "build the Pruner with int(dataset.cardinality())."
     )
+
+
+def refuse_batches(dataset: Any) -> None:
+    """Raise :class:`PrunedataError` if an element of a dataset is a batch."""
+    if _is_batched(dataset):
+        raise PrunedataError(
+            f"Expected a dataset of samples. Got one of batches, {dataset.element_spec}: call wrap() first and batch() "
+            "on its result."
+        )
 
 
 def _is_batched(dataset: Any) -> bool:

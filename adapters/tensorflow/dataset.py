@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from prunedata.adapters.tensorflow.checks import check_dataset
+from prunedata.adapters.tensorflow.checks import check_dataset, refuse_batches
 from prunedata.counting.counts import Tally
 from prunedata.errors import LossError
 from prunedata.run.adapter import Adapter, Delivery
@@ -23,7 +23,10 @@ PASSES = 16  # most passes over a dataset in an epoch. A loop needs one; each lo
 
 def samples_in(dataset: Any, *_: Any, **__: Any) -> int | None:
     """Return the number of samples in a dataset; None if TensorFlow does not know it."""
-    samples = int(dataset.cardinality()) if isinstance(dataset, tf.data.Dataset) else -1
+    if not isinstance(dataset, tf.data.Dataset):
+        return None
+    refuse_batches(dataset)  # their number would be taken for that of the samples
+    samples = int(dataset.cardinality())
     return samples if samples >= 0 else None
 
 

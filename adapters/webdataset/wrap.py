@@ -22,13 +22,18 @@ def keys_in(_: Any, index: ShardIndex | None = None, *__: Any, **___: Any) -> li
     return index.keys if isinstance(index, ShardIndex) else None
 
 
-def samples_in(_: Any, index: ShardIndex | None = None, *__: Any, **___: Any) -> int | None:
+def samples_in(dataset: Any, index: ShardIndex | None = None, *_: Any, **__: Any) -> int:
     """Return the number of samples in the index."""
-    return None if index is None else len(index)
+    return len(_checked(dataset, index))
 
 
 def wrap(
-    dataset: wds.WebDataset, pruner: Pruner, index: ShardIndex, *, deal: bool = False, id_key: str | None = None
+    dataset: wds.WebDataset,
+    pruner: Pruner,
+    index: ShardIndex | None = None,
+    *,
+    deal: bool = False,
+    id_key: str | None = None,
 ) -> PrunedPipeline:
     """Wrap a WebDataset so that each pass reads all of its shards and passes on the kept samples.
 
@@ -65,15 +70,7 @@ def wrap(
         If the pruner and the index have different numbers of samples, shards have changed since the index was made, or
         the dataset cannot yield each sample once: resampled shards, ``repeat()``, ``with_epoch()``.
     """
-    if not isinstance(dataset, wds.DataPipeline):
-        raise PrunedataError(
-            f"Expected a WebDataset. Got {type(dataset).__name__}: give the shards of all parts to one WebDataset, or "
-            "call wrap(mixture, pruner, id=...) of prunedata.adapters.iterable."
-        )
-    if not isinstance(index, ShardIndex):
-        raise PrunedataError(
-            f"Expected a ShardIndex. Got {type(index).__name__}: ShardIndex.load(path) reads one that was saved."
-        )
+    index = _checked(dataset, index)
     if len(index) != pruner.samples:
         raise PrunedataError(
             f"Expected an index of {pruner.samples} samples, as the Pruner has. Got one of {len(index)}: "
@@ -93,6 +90,25 @@ def wrap(
     pruned.pipeline.append(keep)
     pruned.dealer = keep if deal else None
     return pruned
+
+
+def _checked(dataset: Any, index: Any) -> ShardIndex:
+    """Return the index. Raise :class:`PrunedataError` unless both are what :func:`wrap` takes."""
+    if isinstance(dataset, wds.WebLoader):
+        raise PrunedataError(
+            "Expected a WebDataset. Got a WebLoader, which has a DataLoader inside: wrap the WebDataset, make a "
+            "DataLoader of PyTorch's over its stages, and wrap that."
+        )
+    if not isinstance(dataset, wds.DataPipeline):
+        raise PrunedataError(
+            f"Expected a WebDataset. Got {type(dataset).__name__}: give the shards of all parts to one WebDataset, or "
+            "call wrap(mixture, pruner, id=...) of prunedata.adapters.iterable."
+        )
+    if not isinstance(index, ShardIndex):
+        raise PrunedataError(
+            f"Expected a ShardIndex. Got {type(index).__name__}: ShardIndex.load(path) reads one that was saved."
+        )
+    return index
 
 
 def _check_stages(dataset: wds.DataPipeline) -> None:

@@ -200,6 +200,9 @@ def test_what_moves_samples_is_refused():
 def test_what_is_no_map_dataset_of_the_samples_is_refused(given, told):
     with pytest.raises(PrunedataError, match=told):
         wrap(given, start())
+    if not isinstance(given, list):  # which another adapter wraps
+        with pytest.raises(PrunedataError, match=told.replace("one of 31", "one of batches")):
+            Pruner(epochs=2).wrap(given)  # it would take the number of batches for that of samples
 
 
 def test_none_is_no_sample():

@@ -237,6 +237,13 @@ def test_datasets_that_cannot_be_pruned(dataset, why):
         wrap(dataset(), make_pruner())
 
 
+def test_the_number_of_batches_is_not_that_of_the_samples():
+    for batched in (raw().batch(8), raw().shuffle(10).padded_batch(8).prefetch(1)):
+        with pytest.raises(PrunedataError, match=r"Got one of batches, .*call wrap\(\) first"):
+            Pruner(epochs=4).wrap(batched)
+    Pruner(SAMPLES // 8 + 1, epochs=4).wrap(raw().batch(8))  # who gives the number may mean them
+
+
 def unordered():
     options = tf.data.Options()
     options.deterministic = False

@@ -289,6 +289,11 @@ def test_other_arguments_are_refused(index):
         wrap([1], start(), index)
     with pytest.raises(PrunedataError, match=r"Expected a ShardIndex\. Got str: ShardIndex\.load"):
         wrap(dataset(index), start(), "shards.json")
+    with pytest.raises(PrunedataError, match=r"Expected a ShardIndex\. Got NoneType: ShardIndex\.load"):
+        Pruner(epochs=3).wrap(dataset(index))
+    for arguments in ((), (index,)):
+        with pytest.raises(PrunedataError, match=r"Got a WebLoader, .* make a DataLoader of PyTorch's"):
+            Pruner(epochs=3).wrap(wds.WebLoader(dataset(index)).shuffle(9), *arguments)
     with pytest.raises(PrunedataError, match=r"an index of 7 samples, .*Got one of 90"):
         wrap(dataset(index), start(7), index)
 
