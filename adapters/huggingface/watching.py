@@ -157,7 +157,7 @@ class _Training:
         knows = self._settled and self._unknown is None
         handle = model.register_forward_hook(look, with_kwargs=True)
         try:
-            with nullcontext() if knows else Captured() as captured:
+            with nullcontext() if knows else Captured(given) as captured:
                 result = own_step(model, inputs, *args, **options)
         finally:
             handle.remove()
@@ -216,7 +216,7 @@ class _Shown(Sequence[Any]):
 
     def __init__(self, dataset: Any, starts: npt.NDArray[np.int64] | None, trainer: Any) -> None:
         self._dataset, self._starts = dataset, starts
-        tokenizer = getattr(trainer, "processing_class", None)
+        tokenizer = getattr(trainer, "processing_class", None) or getattr(trainer.data_collator, "tokenizer", None)
         tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
         self._decode = getattr(tokenizer, "decode", None)
         names = getattr(getattr(base_of(trainer.model), "config", None), "id2label", None) or {}

@@ -117,7 +117,7 @@ class _Fit:
                 return own_step(*args, **options)
             if not self._leaves_out:
                 epochs.guarded(self._open)  # here, as all processes come to this point
-            with Captured() as captured:
+            with Captured((args, options)) as captured:
                 result = own_step(*args, **options)
             self._observe(ids, captured, result.get("loss") if isinstance(result, dict) else result)
             return result

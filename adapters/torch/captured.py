@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch.utils._pytree import tree_leaves
 
 from prunedata.adapters.torch.losses import SMALL
 from prunedata.errors import PrunedataError
@@ -36,12 +37,18 @@ KEEPS_ORDER = ("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Cl
 
 
 class Captured:
-    """The calls of loss functions in one training step: those within its context, see :func:`watch_functions`."""
+    """The calls of loss functions in one training step: those within its context, see :func:`watch_functions`.
+
+    ``batch`` is what the step was called with, a tree that has the batch's tensors.
+    """
 
     _open: "Captured | None" = None
     """The object that captures the losses of the present training step."""
 
-    def __init__(self) -> None:
+    def __init__(self, batch: Any = ()) -> None:
+        self._batch = batch
+        self._turned = False
+        """Whether a target has the batch's places first, see :func:`_is_turned`."""
         self._calls: list[tuple[Any, _Losses | None, tuple[Any, ...], set[int]]] = []
         """The result of each call, its function and inputs, and what :func:`_first_sizes` has of them.
 
@@ -72,11 +79,12 @@ class Captured:
         with torch.no_grad():
             calls = [(given if of is None else of.each(*given), sizes) for _, of, given, sizes in self._ours(returned)]
             known = [_by_sample(*each, samples=samples) for each, sizes in calls if _is_known(each[0], samples, sizes)]
-        rows = [len(losses) for (losses, _), _ in calls if losses.ndim and not len(losses) % samples]
-        if rows and not known:
+        many = [losses.numel() for (losses, _), _ in calls if losses.ndim and not len(losses) % samples]
+        if many and (self._turned or not known):
             raise PrunedataError(
-                f"its step has {rows[0]} losses for {samples} samples, and which belong to which sample is unknown: "
-                "if a sample has several views, call the loss function once for each view"
+                f"its step has {many[0]} losses for {samples} samples, and which belong to which sample is unknown: "
+                "let outputs and labels have the samples first; if a sample has several views, call the loss function "
+                "once for each view"
             )
         return torch.stack(known).sum(0) if known else None
 
@@ -84,7 +92,9 @@ class Captured:
         """Return a function for these losses of several batches at once, and its inputs; None if impossible."""
         ours = self._ours(returned)
         _, losses_of, given, _ = ours[0] if len(ours) == 1 else (None, None, (), None)
-        if losses_of is None or not losses_of.is_row_by_row or any(each.shape[0] != samples for each in given):
+        if losses_of is None or self._turned or not losses_of.is_row_by_row:
+            return None
+        if any(each.shape[0] != samples for each in given):
             return None
         return losses_of, given
 
@@ -99,6 +109,7 @@ class Captured:
                 return  # another signature, of a function of the user's
             args = options.pop("input"), options.pop("target")
         losses_of, sizes = _Losses(own, options), _first_sizes(args)
+        self._turned |= _is_turned(args[1], self._batch)
         if all(isinstance(each, torch.Tensor) and each.ndim and each.numel() <= SMALL for each in args):
             self._calls.append((result, losses_of, tuple(map(_copied, args)), sizes))
         else:
@@ -165,6 +176,24 @@ def _first_sizes(given: Any) -> set[int]:
             found.update(getattr(node, "_saved_self_sym_sizes", ())[:1])
             node = node.next_functions[0][0]
     return found
+
+
+def _is_turned(target: Any, batch: Any) -> bool:
+    """Whether a target is a batch's tensor, or a part of its places, with the places before the samples.
+
+    Its shape does not show that if a batch has as many places as samples. Others have a shape that shows it.
+    """
+    parts = list[torch.Tensor]()
+    for each in tree_leaves(batch) if isinstance(target, torch.Tensor) else ():
+        if isinstance(each, torch.Tensor) and each.ndim > 1 and each.shape[1] >= len(each) > 1:
+            alike = (each.dtype, each.device) == (target.dtype, target.device)
+            of_sample = each.numel() // (len(each) * each.shape[1])
+            if alike and target.numel() == len(each) ** 2 * of_sample:
+                parts += each[:, : len(each)], each[:, -len(each) :]
+    flat = target.flatten() if parts else None
+    if flat is None or any(torch.equal(flat, part.flatten()) for part in parts):
+        return False
+    return any(torch.equal(flat, part.transpose(0, 1).flatten()) for part in parts)
 
 
 def _is_known(losses: torch.Tensor, samples: int, sizes: set[int]) -> bool:

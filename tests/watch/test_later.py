@@ -150,12 +150,13 @@ ROWS, TAGS = torch.rand(4, 6, 2), torch.arange(24).view(4, 6) % 3
 CHOSEN = torch.tensor([1, 2, 0, 5])[:, None] > torch.arange(6)  # 8 of the tokens, and of one sample none
 
 
-def captured_losses(loss):
+def captured_losses(loss, batch=()):
     undo = watch_functions()
-    with Captured() as captured:
+    with Captured(batch) as captured:
         returned = loss()
     undo()
-    return captured.losses(returned, 4)
+    later = captured.later(returned, 4)  # as the steps of Lightning are recorded
+    return captured.losses(returned, 4) if later is None else later[0](*later[1])[0]
 
 
 @pytest.mark.parametrize(("loss", "of_samples"), [
@@ -184,6 +185,24 @@ def test_losses_of_tokens_belong_to_the_samples_that_have_them(loss, of_samples)
 def test_losses_in_an_order_that_is_unknown_are_no_samples(loss):
     with pytest.raises(PrunedataError, match=r"which belong to which sample is unknown: .*once for each view"):
         captured_losses(loss)
+
+
+SQUARE, TURNED = ROWS[:, :4], [TAGS[:, :4], {"more": TAGS[:, :5]}]
+
+
+@pytest.mark.parametrize(("loss", "is_turned"), [
+    (lambda: F.cross_entropy(LAYER(SQUARE.transpose(0, 1).contiguous()).view(-1, 3), TAGS[:, :4].T.reshape(-1)), True),
+    (lambda: F.cross_entropy(LAYER(SQUARE.transpose(0, 1)).permute(0, 2, 1), TAGS[:, 1:5].T), True),
+    (lambda: F.cross_entropy(LAYER(SQUARE).view(-1, 3), TAGS[:, 1:5].reshape(-1)), False),
+    (lambda: F.cross_entropy(LAYER(SQUARE).view(-1, 3), TAGS[:, :4].reshape(-1) * 2 % 3), False),
+])  # fmt: skip
+def test_as_many_places_as_samples_hide_no_order(loss, is_turned):
+    """The places come first, and the shapes do not show it: the target is the batch's, turned."""
+    if is_turned:
+        with pytest.raises(PrunedataError, match=r"16 losses for 4 samples.* have the samples first"):
+            captured_losses(loss, TURNED)
+    else:
+        assert torch.equal(captured_losses(loss, TURNED), captured_losses(loss))
 
 
 class Operations(TorchDispatchMode):

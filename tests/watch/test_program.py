@@ -73,6 +73,13 @@ def test_a_traceback_is_pythons(tmp_path):
     assert other.returncode == 1
 
 
+@pytest.mark.parametrize("call", ["map(lambda row: row['no'])", "select(range(9))"])
+def test_a_traceback_before_any_training_is_pythons(call, tmp_path):
+    (tmp_path / "here.py").write_text(f"from datasets import Dataset\nDataset.from_dict({{'a': [1]}}).{call}\n")
+    one, other = (run("here.py", cwd=tmp_path).stderr.splitlines() for run in (plain, watched))
+    assert [line for line in other if "File " in line] == [line for line in one if "File " in line] != []
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_as_it_ends_the_program(number, tmp_path):
     (tmp_path / "here.py").write_text("import time; print('on', flush=True); time.sleep(60)")

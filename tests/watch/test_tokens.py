@@ -59,8 +59,7 @@ model = LlamaForCausalLM(LlamaConfig(**small, num_key_value_heads=2, pad_token_i
 texts = [f"{prompt} colour{answer} <eos>" for prompt, answer in zip(prompts, answers)]
 rows = Dataset.from_dict({"text": texts}).map(lambda row: tokenizer(row["text"]), remove_columns="text")
 trainer = Trainer(model, TrainingArguments("out", num_train_epochs=4, gradient_accumulation_steps=2, **common),
-                  train_dataset=rows, data_collator=DataCollatorForLanguageModeling(tokenizer, mlm=False),
-                  processing_class=tokenizer)
+                  train_dataset=rows, data_collator=DataCollatorForLanguageModeling(tokenizer, mlm=False))
 """
     + END
 )

@@ -49,8 +49,10 @@ class _Finder:
                 execute(module)
                 if name == DATA:
                     from prunedata.cli.watching.rows import carry_rows
+                    from prunedata.cli.watching.tracebacks import leave_out_own_frames
 
                     carry_rows(module.Dataset)
+                    leave_out_own_frames()  # a function of map() may fail before any training
                 else:
                     _patch(module, *TRAINERS[name])
 
