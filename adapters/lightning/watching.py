@@ -5,6 +5,7 @@ from inspect import signature
 from math import ceil
 from typing import Any
 
+import numpy as np
 from torch.utils._pytree import tree_structure, tree_unflatten
 from torch.utils.data import DataLoader, IterableDataset
 
@@ -13,17 +14,26 @@ from prunedata.adapters.lightning.framework import BaseCallback
 from prunedata.adapters.lightning.observing import observe
 from prunedata.adapters.lightning.settings import check_settings
 from prunedata.adapters.torch.captured import Captured, watch_functions
+from prunedata.adapters.torch.facts import sorts
 from prunedata.adapters.torch.items import Collate, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader
+from prunedata.adapters.torch.seeds import drawing_alike
 from prunedata.adapters.torch.wrap import copied, wrap
 from prunedata.adapters.watched.epochs import WatchedEpochs
+from prunedata.cli.watching.rows import original_rows
 from prunedata.errors import PrunedataError
 from prunedata.run.frameworks import ADAPTERS
+from prunedata.run.identity import drawn_alike
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
 __all__ = ["watch"]
 
+SORTS = (
+    "its collate function changes the order of the samples, so that losses would be recorded for others: keep the "
+    "order, as pack_padded_sequence(enforce_sorted=False) allows; or train in the script on pruner.wrap(loader, "
+    'id_key="id")'
+)
 LONG = 1000
 """Epochs of a run of which nobody says how long it is."""
 
@@ -73,6 +83,8 @@ class _Fit:
         """While the trainer sets up its data: the loader, or a list or dict of loaders, of the user's."""
         self._newest: Any = None
         """The newest loader."""
+        self._rows: Any = None
+        """The rows that the run's samples were selected from, None if they are their own."""
         self._with_ids = False
         self._ids: SomeIds | None = None
         self._progress = trainer.fit_loop.epoch_loop.batch_progress
@@ -117,6 +129,9 @@ class _Fit:
                 return own_step(*args, **options)
             if not self._leaves_out:
                 epochs.guarded(self._open)  # here, as all processes come to this point
+            if not len(ids):
+                epochs.stop(PrunedataError(SORTS))
+                return own_step(*args, **options)
             with Captured((args, options)) as captured:
                 result = own_step(*args, **options)
             self._observe(ids, captured, result.get("loss") if isinstance(result, dict) else result)
@@ -169,7 +184,7 @@ class _Fit:
             return loader
         if self._leaves_out:
             return self._pruned[1]
-        replaced = {"dataset": Indexed(loader.dataset), "collate_fn": Collate(loader.collate_fn)}
+        replaced = {"dataset": Indexed(loader.dataset), "collate_fn": _Tried(loader.collate_fn, with_ids=True)}
         like = copied(loader, type(loader), replaced)
         others.append((loader, like))
         return like
@@ -189,12 +204,14 @@ class _Fit:
                 "return it alone from train_dataloader(). Without --leave-out it is watched"
             )
         samples = len(loader.dataset)  # type: ignore[arg-type]
-        if self._pruner is not None and samples != self._pruner.samples:
-            raise PrunedataError("the loader is another in a later epoch")
+        rows: Any = original_rows(loader.dataset)
+        if self._pruner is not None and (samples != self._pruner.samples or not np.array_equal(rows, self._rows)):
+            raise PrunedataError("the loader is another in a later epoch: select its samples once, or by a seed")
         self._newest = loader
         if self._leaves_out and loader is not self._pruned[0]:
             begins, pruner = self._pruner is None, self._run()
-            self._pruned = loader, wrap(loader, pruner, with_ids=True)
+            tried = copied(loader, type(loader), {"collate_fn": _Tried(loader.collate_fn, with_ids=False)})
+            self._pruned = loader, wrap(tried, pruner, with_ids=True)
             if begins:
                 callback = _Unsaved(pruner)
                 callback.setup(self._trainer, self._model, "fit")
@@ -207,6 +224,7 @@ class _Fit:
             epochs = trainer.max_epochs if trainer.max_epochs and trainer.max_epochs > 0 else LONG
             if trainer.max_steps > 0:
                 epochs = min(epochs, ceil(trainer.max_steps * trainer.accumulate_grad_batches / max(1, len(loader))))
+            self._rows = original_rows(loader.dataset)
             self._pruner = self._epochs.begin(
                 len(loader.dataset), epochs, rank=trainer.global_rank, dataset=loader.dataset, selected=loader.dataset,
                 by="delivery",
@@ -221,6 +239,28 @@ class _Fit:
     def _tries(self) -> bool:
         """Whether a tuner of Lightning's trains: it takes all callbacks away, and restores a checkpoint afterwards."""
         return bool(self._callbacks) and not any(one in self._trainer.callbacks for one in self._callbacks)
+
+
+class _Tried(Collate):
+    """Tries in the first batch of each process whether the user's function keeps the order of its samples.
+
+    If not, there are no ids, or without ids an error.
+    """
+
+    def __init__(self, collate: Callable[[Any], Any], *, with_ids: bool) -> None:
+        super().__init__(collate)
+        self._with_ids = with_ids
+        self._sorts: bool | None = None
+
+    def __call__(self, fetched: Any) -> Any:
+        ids, samples = fetched if self._with_ids else ([], fetched)
+        if self._sorts is None:
+            with drawn_alike(drawing_alike()):
+                self._sorts = sorts(self.collate, samples)
+        if self._sorts and not self._with_ids:
+            raise PrunedataError(f"Expected samples in the order in which they were fetched. Got others: {SORTS}.")
+        batch = self.collate(samples)
+        return ((ids[:0] if self._sorts else ids), batch) if self._with_ids else batch
 
 
 class _Unsaved(DataPruning):

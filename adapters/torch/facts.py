@@ -77,34 +77,57 @@ def _collating(loader: DataLoader[Any]) -> tuple[str, str] | None:
         return None
     try:
         samples = [loader.dataset[place] for place in range(min(TRIED, len(loader.dataset)))]  # type: ignore[arg-type]
-        batches = [loader.collate_fn(deepcopy(each)) for each in (samples, samples, samples[::-1])]
+        kept, moved = _tried(loader.collate_fn, samples)
     except Exception:
         return "note", "could not be tried"
     if loader.collate_fn is default_collate:  # a trial with samples that are all alike would show nothing
         return "ok", "keeps the order of its samples: it is PyTorch's own"
-    return _compared(*([*_columns(batch, len(samples))] for batch in batches))
-
-
-def _compared(batch: list[Any], again: list[Any], backwards: list[Any]) -> tuple[str, str]:
-    """Compare the columns of three batches: two of the same samples, and one of the same samples backwards."""
     way_on = 'give wrap() an id_key="id" and pass the ids on'
-    unknown = (
-        "note",
-        f"unknown whether it keeps the order of its samples; if it sorts, drops or replaces samples, {way_on}",
-    )
-    if not len(batch) == len(again) == len(backwards):
-        return unknown
-    kept = moved = 0
-    for column, same, reverse in zip(batch, again, backwards, strict=True):
-        if not _alike(column, same) or _alike(column, column[::-1]):
-            continue  # it has random numbers, or is the same in both directions
-        kept += _alike(column, reverse[::-1])
-        moved += _alike(column, reverse)
     if moved and not kept:
         return "note", f"sorts or chooses samples, so that losses would be recorded for other samples: {way_on}"
     if kept and not moved:
         return "ok", "keeps the order of its samples, as far as a few of them can show"
-    return unknown
+    return (
+        "note",
+        f"unknown whether it keeps the order of its samples; if it sorts, drops or replaces samples, {way_on}",
+    )
+
+
+def sorts(collate: Any, samples: Any) -> bool:
+    """Return whether a collate function changes the order of these samples, as far as they show it."""
+    if collate is default_collate or not isinstance(samples, list):
+        return False
+    try:
+        kept, moved = _tried(collate, samples)
+    except Exception:
+        return False
+    return moved > 0 and not kept
+
+
+def _tried(collate: Any, samples: list[Any]) -> tuple[int, int]:
+    """Return in how many columns of a batch samples keep their order, and in how many they change it."""
+    batches = [collate(deepcopy(each)) for each in (samples, samples, samples[::-1])]
+    return _compared(*([*_columns(batch, len(samples))] for batch in batches))
+
+
+def _compared(batch: list[Any], again: list[Any], backwards: list[Any]) -> tuple[int, int]:
+    """Compare the columns of three batches: two of the same samples, and one of the same samples backwards.
+
+    If samples change their order, equal ones, as of a length that is sorted by, may change it in another way backwards.
+    """
+    kept = moved = 0
+    if len(batch) == len(again) == len(backwards):
+        for column, same, reverse in zip(batch, again, backwards, strict=True):
+            if not _alike(column, same) or _alike(column, column[::-1]):
+                continue  # it has random numbers, or is the same in both directions
+            in_order = _alike(column, reverse[::-1])
+            kept += in_order
+            moved += not in_order and _rows(column) == _rows(reverse)
+    return kept, moved
+
+
+def _rows(column: Any) -> list[Any]:
+    return sorted(row.tobytes() if isinstance(row, np.ndarray) else str(row) for row in column)
 
 
 def _columns(batch: Any, size: int) -> Iterator[Any]:

@@ -110,6 +110,13 @@ def test_losses_are_those_of_a_loop_written_by_hand(tmp_path):
     np.testing.assert_allclose(run.mean_excess, expected, rtol=1e-6, atol=1e-6)
 
 
+OF_SCRIPT = "DataLoader(train, batch_size=16, shuffle=True, num_workers=0)"
+SORTED = "collate_fn=lambda rows: torch.utils.data.default_collate(sorted(rows, key=lambda row: row[1]))"
+SORTS = script(options="max_epochs=1", workers=1).replace("num_workers=1", f"num_workers=1, {SORTED}")
+SPLITS = script(
+    options="max_epochs=2, reload_dataloaders_every_n_epochs=1",
+    more="def train_dataloader(self): return DataLoader(random_split(train, [100, 100])[0], batch_size=16)",
+).replace(OF_SCRIPT, "None")
 FETCHES = script(options="max_epochs=1").replace("batch, batch_idx", "dataloader_iter", 1)
 FETCHES = FETCHES.replace("= batch", "= next(dataloader_iter)[0]", 1)
 
@@ -120,7 +127,9 @@ FETCHES = FETCHES.replace("= batch", "= next(dataloader_iter)[0]", 1)
     (script(options="max_epochs=1, devices=2, strategy='ddp_fork'"), "are copies"),
     (FETCHES, "fetches batches by itself"),
     (script(step="self.loss(self.layers(points.repeat(2, 1)), labels.repeat(2))"), "32 losses for 16 samples"),
-], ids=["loss", "dev", "fork", "fetches", "views"])  # fmt: skip
+    (SORTS, "its collate function changes the order"),
+    (SPLITS, "another in a later epoch"),
+], ids=["loss", "dev", "fork", "fetches", "views", "sorts", "splits"])  # fmt: skip
 def test_what_cannot_be_watched_is_said_once_and_trains_on(own, why, tmp_path):
     (tmp_path / "train.py").write_text(own)
     assert plain("train.py", cwd=tmp_path).returncode == 0
@@ -130,9 +139,8 @@ def test_what_cannot_be_watched_is_said_once_and_trains_on(own, why, tmp_path):
 
 
 def test_several_loaders_at_once_are_trained_on_as_ever(tmp_path):
-    one = "DataLoader(train, batch_size=16, shuffle=True, num_workers=0)"
     both = script(step="sum(self.loss(self.layers(points), labels) for points, labels in batch.values())")
-    both = both.replace("points, labels = batch\n", "\n").replace(one, f"{{name: {one} for name in 'ab'}}")
+    both = both.replace("points, labels = batch\n", "\n").replace(OF_SCRIPT, f"{{name: {OF_SCRIPT} for name in 'ab'}}")
     done, same = run_both(tmp_path, both)
     assert same, done.stderr
     assert done.stderr.count("watched no longer: it trains on several loaders at once") == 1
@@ -187,7 +195,8 @@ LISTED = (
     (script(options="max_steps=20"), "not watched: nothing can be left out: Expected a Trainer with max_steps=-1", 0),
     (LISTED, "watched no longer: nothing can be left out: its loader is in a list", 0),
     (script(step=OWN), "leave out in the script, by DataPruning", 1),
-], ids=["steps", "list", "loss"])  # fmt: skip
+    (SORTS, "in the order in which they were fetched", 1),
+], ids=["steps", "list", "loss", "sorts"])  # fmt: skip
 def test_where_nothing_can_be_left_out_the_way_on_is_said(own, why, status, tmp_path):
     (tmp_path / "train.py").write_text(own)
     done = watched("--leave-out", "train.py", cwd=tmp_path)

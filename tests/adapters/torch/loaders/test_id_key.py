@@ -39,6 +39,10 @@ def shortest_first(samples):
     return default_collate(sorted(samples, key=lambda sample: sample["length"]))
 
 
+def even_first(samples):
+    return default_collate(sorted(samples, key=lambda sample: int(sample[1]) % 2))
+
+
 def reading(read):
     """Read the numbers of a batch's samples, and note what batches look like."""
     seen = set()
@@ -216,8 +220,9 @@ def numbers_alone(samples):
         (Sequences(), {}, ("note", "could not be tried")),
         (Dicts(), {"collate_fn": shortest_first}, ("note", "sorts or chooses samples")),
         (Sequences(), {"collate_fn": longest_first}, ("note", "sorts or chooses samples")),
+        (Items(), {"collate_fn": even_first}, ("note", "sorts or chooses samples")),
     ],
-    ids=["tuples", "random", "dicts", "padded", "mixed", "list", "number", "broken", "sorted", "packed"],
+    ids=["tuples", "random", "dicts", "padded", "mixed", "list", "number", "broken", "sorted", "packed", "equal"],
 )
 def test_doctor_tries_the_collate_function(dataset, options, told):
     state, sentence = facts(DataLoader(dataset, batch_size=BATCH, **options))["collate function"]
