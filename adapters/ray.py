@@ -74,7 +74,7 @@ def serve(
         )
     seconds = real("answer_within", answer_within, 0, above=True)
     actor = ray.remote(_Actor).options(**{"num_cpus": 0, "max_restarts": 0, **options}).remote()
-    RayDealer(actor, None)._call("start", make_pruner, batch_size, timeout=deal_again_after, auto_end=auto_end)
+    RayDealer(actor, None)._call("start", make_pruner, batch_size, deal_again_after=deal_again_after, auto_end=auto_end)
     return RayDealer(actor, seconds)
 
 

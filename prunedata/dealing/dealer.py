@@ -23,8 +23,8 @@ class Dealer:
     """Deal the kept samples of each epoch to workers in batches, and record the loss of each exactly once.
 
     For training without common steps: workers that come and go, parameter servers, actors. A worker takes a batch
-    with :meth:`deal` and reports its losses with :meth:`observe`. If a worker dies, :meth:`lost` or ``timeout``
-    deals its batches to others. When every batch is observed or skipped, the epoch ends and is committed.
+    with :meth:`deal` and reports its losses with :meth:`observe`. If a worker dies, :meth:`lost` deals its batches to
+    others, or ``deal_again_after`` does. When every batch is observed or skipped, the epoch ends and is committed.
 
     It may be called from several threads. A copy or pickle of it would be a second owner of the run, so put it in
     one process and let others call it there, as ``prunedata.adapters.ray`` does.
@@ -35,13 +35,13 @@ class Dealer:
         The run. From now on the dealer begins and ends its epochs, and records its losses.
     batch_size : int
         Samples in a batch; the last of an epoch may be smaller.
-    timeout : float, optional
+    deal_again_after : float, optional
         Seconds after which a batch that was not reported is dealt again. By default never: call :meth:`lost`.
     auto_end : bool
         End an epoch as soon as every batch is observed or skipped. With False it waits for :meth:`end_epoch`, and
         :meth:`deal` returns :class:`Wait` until then: save the model first, as the end commits the epoch to the store.
     clock : callable
-        Seconds, for ``timeout``.
+        Seconds, for ``deal_again_after``.
 
     Raises
     ------
@@ -65,14 +65,16 @@ class Dealer:
         pruner: Pruner,
         batch_size: int,
         *,
-        timeout: float | None = None,
+        deal_again_after: float | None = None,
         auto_end: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not isinstance(pruner, Pruner):
             raise PrunedataError(f"Expected a Pruner. Got {type(pruner).__name__}.")
         self.pruner, self.batch_size = pruner, integer("batch_size", batch_size, 1)
-        self.timeout = None if timeout is None else real("timeout", timeout, 0, above=True)
+        if deal_again_after is not None:
+            deal_again_after = real("deal_again_after", deal_again_after, 0, above=True)
+        self.deal_again_after = deal_again_after
         self.auto_end, self._clock = bool(auto_end), clock
         # Steps happen whole, as the pruner's own do: a signal's handler that saves must not see half of one.
         self._uninterrupted = Uninterrupted()
@@ -129,8 +131,8 @@ class Dealer:
         if not isinstance(worker, Hashable):
             raise PrunedataError(f"Expected the name of a worker, as a str or an int. Got {worker!r}.")
         with self._uninterrupted:
-            if self.timeout is not None:
-                before = self._clock() - self.timeout
+            if self.deal_again_after is not None:
+                before = self._clock() - self.deal_again_after
                 self._take_back(lambda batch: batch.since <= before)
             while not self.is_finished:
                 deck = self._open()

@@ -204,7 +204,7 @@ def test_what_is_no_ticket_is_refused(ticket):
     [
         lambda: Dealer("x", 8),
         lambda: dealing(0),
-        lambda: dealing(timeout=0),
+        lambda: dealing(deal_again_after=0),
         lambda: dealing().deal(["one"]),
         lambda: dealing(pruner=dealing().pruner),
         lambda: dealing().load_state_dict(start().state_dict()),
@@ -241,7 +241,7 @@ def test_an_epoch_whose_commit_fails_has_ended():
 
 
 def test_threads_that_die_and_come_late_share_a_dealer():
-    dealer, ended = dealing(batch_size=3, timeout=0.05), threading.Event()
+    dealer, ended = dealing(batch_size=3, deal_again_after=0.05), threading.Event()
 
     def work(name):
         random = np.random.default_rng(name)

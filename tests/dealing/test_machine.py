@@ -69,7 +69,7 @@ class Dealing(RuleBasedStateMachine):
 
         def make():
             run = pruner(samples, schedule, prune=prune, policy=policy, seed=seed)
-            return Dealer(run, self.batch_size, timeout=TIMEOUT, clock=lambda: self.now)
+            return Dealer(run, self.batch_size, deal_again_after=TIMEOUT, clock=lambda: self.now)
 
         self.make, self.dealer = make, make()
         self.model = Model(PlainRun(samples, schedule, policy, samples - prune, seed), self.batch_size)
