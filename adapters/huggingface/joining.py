@@ -11,7 +11,7 @@ from prunedata.adapters.huggingface.by_weight import ByWeight
 from prunedata.adapters.huggingface.checks import check_release
 from prunedata.adapters.huggingface.ids import packed_starts
 from prunedata.adapters.huggingface.trainer import ExactEpochs, PruneTrainerMixin
-from prunedata.adapters.huggingface.weighing import HandOver, WeighingTrainer
+from prunedata.adapters.huggingface.weighing import WeighingTrainer
 from prunedata.adapters.torch.prints import names_in
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
@@ -120,7 +120,8 @@ class _Searching:
         plain, kind = cast(Any, super()), type(self)
         plain._hp_search_setup(trial)  # the model and the arguments are then those of the trial
         handler = cast(Any, self).callback_handler
-        handler.callbacks = [one for one in handler.callbacks if not isinstance(one, HandOver | ExactEpochs)]
+        handler.callbacks = [one for one in handler.callbacks if not isinstance(one, ExactEpochs)]
+        vars(handler).pop("on_evaluate", None)
         self.__class__ = kind.__mro__[kind.__mro__.index(_Searching) - 1]  # without what pruned the trial before
         made = self._make_pruner(trial)
         if not isinstance(made, Pruner):

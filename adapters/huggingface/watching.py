@@ -14,9 +14,9 @@ from prunedata.adapters.huggingface.checks import check_args_by_weight, check_re
 from prunedata.adapters.huggingface.ids import OwnLoader, packed_starts, samples_in, take_ids, unprepared
 from prunedata.adapters.huggingface.joining import refuse_pairs, wrap
 from prunedata.adapters.huggingface.losses import IGNORED, base_of, classes_in, logits_of, part_of
-from prunedata.adapters.huggingface.weighing import HandOver, WeighingTrainer
+from prunedata.adapters.huggingface.weighing import WeighingTrainer, hand_over
 from prunedata.adapters.torch.captured import Captured, watch_functions
-from prunedata.adapters.torch.losses import SMALL
+from prunedata.adapters.torch.losses import SMALL, kept
 from prunedata.adapters.torch.prints import trains_on
 from prunedata.adapters.torch.ranks import gather_numbers
 from prunedata.adapters.watched.epochs import WatchedEpochs
@@ -25,6 +25,9 @@ from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
 __all__ = ["watch"]
+
+HOOK = "prunedata"
+"""Under this name a model has our forward hook, during a step."""
 
 
 def watch(session: Any, trainer: Any, call: Any) -> Callable[[bool], None]:
@@ -47,9 +50,8 @@ def watch(session: Any, trainer: Any, call: Any) -> Callable[[bool], None]:
         failed = failed or (PrunedataError(f"process {others[0]} cannot be watched") if others else None)
 
     def restore() -> None:
-        handler = trainer.callback_handler
         trainer.__class__ = kind
-        handler.callbacks = [each for each in handler.callbacks if not isinstance(each, HandOver)]
+        vars(trainer.callback_handler).pop("on_evaluate", None)
 
     if failed is not None:
         restore()
@@ -105,6 +107,10 @@ class _Training:
         """Whether an optimizer step was trained, which showed where the losses come from."""
         self._unknown: Exception | None = None
         """Why the model's losses are none that are known. Then those of the loss functions of PyTorch are taken."""
+        self._looked_at: tuple[dict[str, Any], int] = {}, 0
+        """What the step was given, and how many samples."""
+        self._parts: tuple[Any, ...] = ()
+        """What the losses of the step are made of; empty if its forward pass did not show it."""
 
     def begin(self) -> None:
         """Let the trainer call us: where it makes its loader, and for each epoch and each batch."""
@@ -136,41 +142,44 @@ class _Training:
         epochs.patch(trainer, "get_train_dataloader", get_train_dataloader)
         epochs.patch(trainer, "_run_epoch", run_epoch)
         epochs.patch(trainer, "training_step", training_step)
-        trainer.callback_handler.callbacks.append(HandOver(self._pruner))
+        epochs.patch(trainer.callback_handler, "on_evaluate", hand_over(trainer.callback_handler, self._pruner))
         epochs.undone(watch_functions())
 
     def _step(self, ids: SomeIds, own_step: Any, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
         """Train on a batch, and record its losses."""
-        given = dict(inputs)  # the trainer may take the labels out
-        parts: tuple[torch.Tensor, ...] = ()
-
-        def look(module: Any, positional: Any, called_with: dict[str, Any], outputs: Any) -> None:
-            nonlocal parts
-            if torch.is_grad_enabled() and self._unknown is None and not self._epochs.stopped:
-                try:
-                    parts = self._parts_of(outputs, given | called_with, len(ids))
-                except Exception as error:
-                    if self._settled:
-                        self._epochs.stop(error)
-                    self._unknown = error
-
+        self._parts, self._looked_at = (), (dict(inputs), len(ids))  # the trainer may take the labels out
+        # As register_forward_hook(look, with_kwargs=True) and remove(), in a tenth of their time.
+        hooks, with_kwargs = model._forward_hooks, model._forward_hooks_with_kwargs
+        hooks[HOOK], with_kwargs[HOOK] = self._look, True
         knows = self._settled and self._unknown is None
-        handle = model.register_forward_hook(look, with_kwargs=True)
         try:
-            with nullcontext() if knows else Captured(given) as captured:
+            with nullcontext() if knows else Captured(len(ids), self._looked_at[0]) as captured:
                 result = own_step(model, inputs, *args, **options)
         finally:
-            handle.remove()
+            hooks.pop(HOOK, None)
+            with_kwargs.pop(HOOK, None)
+            self._looked_at = {}, 0  # or its memory is held until the next step
         self._trained += 1
         last = self._trained == self._own.batches
         ends = last or self._trainer.accelerator.sync_gradients
-        self._epochs.guarded(lambda: self._record(ids, parts, captured, ends=ends))
+        self._epochs.guarded(lambda: self._record(ids, captured, ends=ends))
         self._settled |= ends  # all batches of a step go one way, so that they are one
         if last:
             self._epochs.guarded(self._epochs.pause)
         return result
 
-    def _parts_of(self, outputs: Any, inputs: Any, samples: int) -> tuple[torch.Tensor, ...]:
+    def _look(self, module: Any, positional: Any, called_with: dict[str, Any], outputs: Any) -> None:
+        """Take what the losses are made of from a forward pass of the step."""
+        if torch.is_grad_enabled() and self._unknown is None and not self._epochs.stopped:
+            given, samples = self._looked_at
+            try:
+                self._parts = self._parts_of(outputs, given | called_with, samples)
+            except Exception as error:
+                if self._settled:
+                    self._epochs.stop(error)
+                self._unknown = error
+
+    def _parts_of(self, outputs: Any, inputs: Any, samples: int) -> tuple[Any, ...]:
         """Logits and labels of a batch, if they are small and those of many can be one; else its losses."""
         logits, labels = part_of(outputs, "logits"), inputs.get("labels")
         if (
@@ -178,7 +187,7 @@ class _Training:
             and logits.ndim == 2 and labels.ndim and logits.shape[0] == labels.shape[0] == samples
             and logits.numel() <= SMALL
         ):  # fmt: skip
-            return logits.detach().clone(), labels.clone()  # compiled steps use their memory again
+            return kept(logits), kept(labels)  # compiled steps use their memory again
         with torch.no_grad(), self._pruner.charge:
             if not self._settled:
                 self._head.compare(outputs, inputs, some_out=False)
@@ -187,18 +196,19 @@ class _Training:
             raise PrunedataError(f"Expected a loss for each of {samples} samples. Got {len(losses)}.")
         return (losses,)
 
-    def _record(self, ids: SomeIds, parts: tuple[torch.Tensor, ...], captured: Captured | None, *, ends: bool) -> None:
+    def _record(self, ids: SomeIds, captured: Captured | None, *, ends: bool) -> None:
         """Record the losses of a batch; ``ends`` says whether the optimizer step ends with it."""
+        parts = self._parts
         if self._unknown is not None or not parts:
             self._unknown = self._unknown or PrunedataError("compute_loss called no model, with gradients")
-            losses = None if captured is None else captured.losses(None, len(ids))
+            losses = None if captured is None else captured.losses(None)
             if losses is None:
                 raise self._unknown
             parts = (losses,)
         losses_of = self._losses_of_rows if len(parts) > 1 else _as_they_are
         if self._own.repeats(self._trained):
             own = self._own.own(ids)
-            ids, parts = ids[own], tuple(part[torch.from_numpy(own).to(part.device)] for part in parts)
+            ids, parts = ids[own], tuple(part[own] for part in parts)
         if len(ids):
             self._epochs.record_later(ids, parts, losses_of, ends=ends)
 

@@ -1,12 +1,11 @@
 """Training steps of a Trainer by weight: the mean over the samples that count, weighted as the epoch needs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
-from transformers import TrainerCallback
 
 from prunedata.adapters.huggingface import checkpoint
 from prunedata.adapters.huggingface.agreement import Divisor, HeadLosses
@@ -23,23 +22,24 @@ from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
 
-class HandOver(TrainerCallback):
-    """Hands over ``metric_for_best_model`` of the evaluation at the end of each epoch.
+def hand_over(handler: Any, pruner: Pruner) -> Callable[..., Any]:
+    """Return ``on_evaluate`` of a callback handler, which first hands ``metric_for_best_model`` to the pruner.
 
-    Evaluations within an epoch are passed over: a run goes by one figure an epoch.
+    Evaluations within an epoch are passed over: a run goes by one figure an epoch. A callback in its place would be
+    called at all events of a step.
     """
+    own = handler.on_evaluate
 
-    def __init__(self, pruner: Pruner) -> None:
-        self._pruner = pruner
+    def on_evaluate(args: Any, state: Any, control: Any, metrics: Any = None, **others: Any) -> Any:
+        name, ends = args.metric_for_best_model, state.epoch and float(state.epoch).is_integer()
+        if name is not None and pruner.holdout is None and ends:
+            figure = (metrics or {}).get(name if name.startswith("eval_") else f"eval_{name}")
+            if figure is not None and not pruner.is_validated:
+                # It is the same on all ranks, because the Trainer gathers the evaluation.
+                pruner.validated(figure, lower_is_better=args.greater_is_better is False, agreed=True)
+        return own(args, state, control, metrics, **others)
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **others: Any) -> None:
-        """Pass the figure to the pruner. It is the same on all ranks, because the Trainer gathers the evaluation."""
-        name = args.metric_for_best_model
-        if name is None or self._pruner.holdout is not None or not state.epoch or not float(state.epoch).is_integer():
-            return
-        figure = (metrics or {}).get(name if name.startswith("eval_") else f"eval_{name}")
-        if figure is not None and not self._pruner.is_validated:
-            self._pruner.validated(figure, lower_is_better=args.greater_is_better is False, agreed=True)
+    return on_evaluate
 
 
 class WeighingTrainer:
@@ -87,7 +87,7 @@ class WeighingTrainer:
         self._asks = self._own_losses and may_be_asked(self, WeighingTrainer)
         self._run = pruner.attach(TorchRun(pruner))
         self._run.joins_batches = True  # those of one optimizer step
-        self.callback_handler.callbacks.insert(0, HandOver(pruner))
+        self.callback_handler.on_evaluate = hand_over(self.callback_handler, pruner)
         self._held: list[tuple[SomeIds, torch.Tensor, torch.Tensor | None]] = []
 
     # -- what a user may override

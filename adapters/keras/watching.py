@@ -181,7 +181,8 @@ class _WatchedModel(PruneMixin):
 
         Outputs with a mask are not: on JAX they lose it on their way out of ``compute_loss``.
         """
-        masked = any(get_keras_mask(each) is not None for each in keras.tree.flatten(y_pred))
+        outputs = [y_pred] if hasattr(y_pred, "shape") else keras.tree.flatten(y_pred)
+        masked = any(get_keras_mask(each) is not None for each in outputs)
         if masked or not self._prune_fit.by_metrics:
             self._prune_recorder.waiting = None
             self._prune_fit.guarded(self._prune_fit.observe, ids, y, y_pred)

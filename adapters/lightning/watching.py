@@ -118,9 +118,7 @@ class _Fit:
 
         def take_batch(batch: Any, dataloader_idx: int = 0) -> Any:
             if self._with_ids and trainer.training:
-                form = tree_structure(trainer.train_dataloader)  # one loader may come in a list or a dict
-                ((self._ids, batch),) = form.flatten_up_to(batch)
-                batch = tree_unflatten([batch], form)
+                batch = self._take_ids(batch)
             return own_batch(batch, dataloader_idx)
 
         def training_step(*args: Any, **options: Any) -> Any:
@@ -132,7 +130,7 @@ class _Fit:
             if not len(ids):
                 epochs.stop(PrunedataError(SORTS))
                 return own_step(*args, **options)
-            with Captured((args, options)) as captured:
+            with Captured(len(ids), (args, options)) as captured:
                 result = own_step(*args, **options)
             self._observe(ids, captured, result.get("loss") if isinstance(result, dict) else result)
             return result
@@ -149,6 +147,16 @@ class _Fit:
         epochs.patch(self._model, "_on_before_batch_transfer", take_batch)
         epochs.undone(watch_functions())
 
+    def _take_ids(self, batch: Any) -> Any:
+        """Take the ids off a batch, and return the script's own."""
+        loader = self._trainer.train_dataloader
+        if isinstance(loader, DataLoader):
+            self._ids, batch = batch
+            return batch
+        form = tree_structure(loader)  # one loader may come in a list or a dict
+        ((self._ids, batch),) = form.flatten_up_to(batch)
+        return tree_unflatten([batch], form)
+
     def _observe(self, ids: SomeIds, captured: Captured, returned: Any) -> None:
         """Record the losses of a training step that returned this one."""
         if returned is None and self._model.automatic_optimization:  # Lightning does not train on this batch
@@ -159,7 +167,7 @@ class _Fit:
             if self._progress.is_last_batch:
                 self._epochs.guarded(self._epochs.pause)
             return
-        losses = captured.losses(returned, len(ids))
+        losses = captured.losses(returned)
         if losses is None:
             raise PrunedataError(
                 "Expected a training_step that calls a loss function of PyTorch's, with a loss for each sample. Got "

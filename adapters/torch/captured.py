@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from functools import cache, wraps
 from inspect import signature
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch.utils._pytree import tree_leaves
 
-from prunedata.adapters.torch.losses import SMALL
+from prunedata.adapters.torch.losses import SMALL, joined, kept
 from prunedata.errors import PrunedataError
 
 __all__ = ["Captured", "watch_functions"]
@@ -30,6 +30,7 @@ FUNCTIONS = (
 """The loss functions of ``torch.nn.functional``, which the modules of ``torch.nn`` call too."""
 REPLACED = ("weight", "reduction", "reduce", "size_average")
 """Their arguments that the losses of single samples are computed without."""
+NARROW = torch.float16, torch.bfloat16
 IGNORE_INDEX = -100
 """PyTorch's default for targets without a label."""
 KEEPS_ORDER = ("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Clone", "ToCopy", "LogSoftmax", "Sigmoid")
@@ -39,14 +40,15 @@ KEEPS_ORDER = ("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Cl
 class Captured:
     """The calls of loss functions in one training step: those within its context, see :func:`watch_functions`.
 
-    ``batch`` is what the step was called with, a tree that has the batch's tensors.
+    ``samples`` is how many are in the step's batch; ``batch`` what the step was called with, a tree that has its
+    tensors.
     """
 
     _open: "Captured | None" = None
     """The object that captures the losses of the present training step."""
 
-    def __init__(self, batch: Any = ()) -> None:
-        self._batch = batch
+    def __init__(self, samples: int, batch: Any = ()) -> None:
+        self._samples, self._batch = samples, batch
         self._turned = False
         """Whether a target has the batch's places first, see :func:`_is_turned`."""
         self._calls: list[tuple[Any, _Losses | None, tuple[Any, ...], set[int]]] = []
@@ -63,7 +65,7 @@ class Captured:
     def __exit__(self, *_: object) -> None:
         Captured._open = self._outer
 
-    def losses(self, returned: Any, samples: int) -> torch.Tensor | None:
+    def losses(self, returned: Any) -> torch.Tensor | None:
         """Return one loss for each sample, shape (n,), without a graph; None if no function had one for each.
 
         Raises :class:`PrunedataError` if they had several for each, in an unknown order.
@@ -73,11 +75,13 @@ class Captured:
         returned : Tensor or other
             The loss that the step returned. If a function returned it, its losses are taken; else the sum over all
             functions whose losses have a gradient.
-        samples : int
-            How many are in the batch.
         """
+        samples = self._samples
         with torch.no_grad():
-            calls = [(given if of is None else of.each(*given), sizes) for _, of, given, sizes in self._ours(returned)]
+            calls = [
+                (given if of is None else of.each(*(joined([each]) for each in given)), sizes)
+                for _, of, given, sizes in self._ours(returned)
+            ]
             known = [_by_sample(*each, samples=samples) for each, sizes in calls if _is_known(each[0], samples, sizes)]
         many = [losses.numel() for (losses, _), _ in calls if losses.ndim and not len(losses) % samples]
         if many and (self._turned or not known):
@@ -88,13 +92,13 @@ class Captured:
             )
         return torch.stack(known).sum(0) if known else None
 
-    def later(self, returned: Any, samples: int) -> "tuple[_Losses, tuple[Any, ...]] | None":
+    def later(self, returned: Any) -> "tuple[_Losses, tuple[Any, ...]] | None":
         """Return a function for these losses of several batches at once, and its inputs; None if impossible."""
         ours = self._ours(returned)
-        _, losses_of, given, _ = ours[0] if len(ours) == 1 else (None, None, (), None)
-        if losses_of is None or self._turned or not losses_of.is_row_by_row:
+        if len(ours) != 1 or self._turned:
             return None
-        if any(each.shape[0] != samples for each in given):
+        _, losses_of, given, _ = ours[0]
+        if losses_of is None or not losses_of.is_row_by_row or any(len(each) != self._samples for each in given):
             return None
         return losses_of, given
 
@@ -108,8 +112,10 @@ class Captured:
             if not {"input", "target"} <= options.keys():
                 return  # another signature, of a function of the user's
             args = options.pop("input"), options.pop("target")
-        losses_of, sizes = _Losses(own, options), _first_sizes(args)
-        self._turned |= _is_turned(args[1], self._batch)
+        losses_of = _Losses.of(own, {name: value for name, value in options.items() if name not in REPLACED})
+        of_samples = isinstance(args[0], torch.Tensor) and args[0].shape[:1] == (self._samples,)
+        sizes = set[int]() if of_samples else _first_sizes(args)
+        self._turned |= _is_turned(args[1], self._batch, self._samples)
         if all(isinstance(each, torch.Tensor) and each.ndim and each.numel() <= SMALL for each in args):
             self._calls.append((result, losses_of, tuple(map(_copied, args)), sizes))
         else:
@@ -118,24 +124,31 @@ class Captured:
 
 
 class _Losses:
-    """A loss function with all its arguments but input and target, by their names."""
+    """A loss function with those of its arguments that the losses of single samples depend on, by their names."""
+
+    _newest: ClassVar[dict[Any, "_Losses"]] = {}
+    """Of each function the object of the newest call, if no argument is a tensor, whose memory it would keep."""
 
     def __init__(self, own: Callable[..., Any], options: dict[str, Any]) -> None:
         self.own, self._options = own, options
+        tensors = {name: each for name, each in options.items() if isinstance(each, torch.Tensor)}
         # A tensor only equals itself: to compare numbers would wait for a device.
-        given = [id(each) if isinstance(each, torch.Tensor) else each for each in options.values()]
-        self._key = own, *options, *given
+        self._key = own, options | {name: id(each) for name, each in tensors.items()}
+        self.is_row_by_row = tensors.keys() <= {"pos_weight"}
+        """Whether no argument has a part for each sample."""
+        if not tensors:
+            self._newest[own] = self
+
+    @classmethod
+    def of(cls, own: Callable[..., Any], options: dict[str, Any]) -> "_Losses":
+        """Return an object for these arguments: the newest again if they are equal, as they are in most steps."""
+        newest = cls._newest.get(own)
+        return newest if newest is not None and newest._options == options else cls(own, options)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Losses) and self._key == other._key
 
     __hash__ = None  # type: ignore[assignment]
-
-    @property
-    def is_row_by_row(self) -> bool:
-        """Whether no other argument has a part for each sample."""
-        others = [value for name, value in self._options.items() if name not in ("weight", "pos_weight")]
-        return not any(isinstance(value, torch.Tensor) for value in others)
 
     def __call__(self, *given: torch.Tensor) -> tuple[Any, None]:
         """Return one loss for each row, and no logits."""
@@ -143,10 +156,9 @@ class _Losses:
 
     def each(self, *given: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return all losses without class weights, and a mask of those that belong to a label."""
-        options = {name: value for name, value in self._options.items() if name not in REPLACED}
-        losses, target = self.own(*given, **options, reduction="none"), given[1]
+        losses, target = self.own(*given, **self._options, reduction="none"), given[1]
         if isinstance(target, torch.Tensor) and not target.is_floating_point() and target.shape == losses.shape:
-            return losses, target != options.get("ignore_index", IGNORE_INDEX)
+            return losses, target != self._options.get("ignore_index", IGNORE_INDEX)
         return losses, None
 
 
@@ -156,10 +168,9 @@ def _names(own: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(signature(own).parameters)
 
 
-def _copied(given: torch.Tensor) -> torch.Tensor:
+def _copied(given: torch.Tensor) -> Any:
     """Return a copy, with which losses are computed as autocast does: its numbers of 16 bits would round them."""
-    narrow = given.dtype in (torch.float16, torch.bfloat16)
-    return given.detach().to(torch.float32 if narrow else given.dtype, copy=True)
+    return kept(given.float() if given.dtype in NARROW else given)
 
 
 def _first_sizes(given: Any) -> set[int]:
@@ -178,18 +189,19 @@ def _first_sizes(given: Any) -> set[int]:
     return found
 
 
-def _is_turned(target: Any, batch: Any) -> bool:
+def _is_turned(target: Any, batch: Any, samples: int) -> bool:
     """Whether a target is a batch's tensor, or a part of its places, with the places before the samples.
 
     Its shape does not show that if a batch has as many places as samples. Others have a shape that shows it.
     """
+    if not isinstance(target, torch.Tensor) or samples < 2 or not target.numel() or target.numel() % samples**2:
+        return False
     parts = list[torch.Tensor]()
-    for each in tree_leaves(batch) if isinstance(target, torch.Tensor) else ():
-        if isinstance(each, torch.Tensor) and each.ndim > 1 and each.shape[1] >= len(each) > 1:
+    for each in tree_leaves(batch):
+        if isinstance(each, torch.Tensor) and each.ndim > 1 and each.shape[1] >= len(each) == samples:
             alike = (each.dtype, each.device) == (target.dtype, target.device)
-            of_sample = each.numel() // (len(each) * each.shape[1])
-            if alike and target.numel() == len(each) ** 2 * of_sample:
-                parts += each[:, : len(each)], each[:, -len(each) :]
+            if alike and target.numel() == samples * (each.numel() // each.shape[1]):
+                parts += each[:, :samples], each[:, -samples:]
     flat = target.flatten() if parts else None
     if flat is None or any(torch.equal(flat, part.flatten()) for part in parts):
         return False

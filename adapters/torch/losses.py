@@ -13,7 +13,7 @@ from prunedata.errors import LossError
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
-__all__ = ["SMALL", "Block", "DeviceBuffer", "Later", "Recorder", "fits", "two_likeliest"]
+__all__ = ["SMALL", "Block", "DeviceBuffer", "Later", "Recorder", "fits", "joined", "kept", "two_likeliest"]
 
 Block = tuple[Any, ...]
 """Ids and losses, batch after batch, the sizes of the batches, and if logits came what these say."""
@@ -215,19 +215,38 @@ class DeviceBuffer:
         self._ids, self._copied_ids, self._fill = [], [], 0
 
 
+def kept(given: torch.Tensor) -> Any:
+    """Return a copy to keep for later: of a tensor on the host an array, which takes less time to copy and to join."""
+    if given.is_cpu:
+        try:
+            return given.numpy(force=True).copy()
+        except (TypeError, RuntimeError):
+            pass  # of a dtype, or of a kind, that NumPy does not have
+    return given.detach().clone()
+
+
+def joined(parts: Sequence[Any]) -> torch.Tensor:
+    """Return what was kept of several batches as one tensor."""
+    return torch.from_numpy(np.concatenate(parts)) if isinstance(parts[0], np.ndarray) else torch.cat(list(parts))
+
+
 class Later(Waiting):
     """Compute the losses of many batches of a watched training together, so that a step only copies its logits.
 
-    They are passed to ``record(ids, losses, logits, sizes)``: ids and losses of shape (n,), logits of shape (n,
-    classes) or None, and the number of samples of each batch.
+    The parts of a batch are what :func:`kept` returns. Losses are passed to ``record(ids, losses, logits, sizes)``: ids
+    and losses of shape (n,), logits of shape (n, classes) or None, and the number of samples of each batch.
     """
 
     def __init__(self, record: Callable[[SomeIds, torch.Tensor, Any, list[int]], None]) -> None:
         def compute(ids: list[SomeIds], groups: list[Any], sizes: list[int]) -> None:
             with torch.no_grad():
-                found = [losses_of(*map(torch.cat, zip(*parts, strict=True))) for losses_of, parts in groups]
+                found = [losses_of(*map(joined, zip(*parts, strict=True))) for losses_of, parts in groups]
                 losses, logits = zip(*found, strict=True)
                 known = all(each is not None for each in logits)
                 record(np.concatenate(ids), torch.cat(losses), torch.cat(logits) if known else None, sizes)
 
-        super().__init__(compute, lambda parts: [(part.shape[1:], part.dtype, part.device) for part in parts])
+        super().__init__(compute, _kind_of)
+
+
+def _kind_of(parts: tuple[Any, ...]) -> list[Any]:
+    return [(part.shape[1:], part.dtype, None if isinstance(part, np.ndarray) else part.device) for part in parts]

@@ -102,14 +102,14 @@ class WatchedEpochs:
 
     def record_captured(self, ids: SomeIds, captured: Captured, returned: Any) -> None:
         """Record a batch's losses from those of a step that returned this loss; many batches together if possible."""
-        later = captured.later(returned, len(ids))
+        later = captured.later(returned)
         if later is None:
-            self.record(ids, captured.losses(returned, len(ids)))
+            self.record(ids, captured.losses(returned))
         else:
             self.record_later(ids, later[1], later[0])
 
     def record_later(
-        self, ids: SomeIds, parts: tuple[torch.Tensor, ...], losses_of: Callable[..., Any], *, ends: bool = True
+        self, ids: SomeIds, parts: tuple[Any, ...], losses_of: Callable[..., Any], *, ends: bool = True
     ) -> None:
         """Record the losses of a batch when there are many, as :meth:`Later.add` takes what they are made of."""
         self.open()

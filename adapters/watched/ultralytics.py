@@ -86,9 +86,9 @@ class _Training:
                 self._epochs.none = "each image was made of several, as mosaics are until close_mosaic"
                 return own(batch, preds)
             if "batch_idx" not in batch:
-                with Captured() as captured:
+                with Captured(len(ids)) as captured:
                     result = own(batch, preds)
-                self._epochs.guarded(lambda: self._epochs.record(ids, captured.losses(result[0], len(ids))))
+                self._epochs.guarded(lambda: self._epochs.record(ids, captured.losses(result[0])))
                 return result
             preds = model.forward(batch["img"]) if preds is None else preds
             result = own(batch, preds)

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from prunedata.adapters.torch.captured import Captured, watch_functions
-from prunedata.adapters.torch.losses import SMALL, Later, Recorder, two_likeliest
+from prunedata.adapters.torch.losses import SMALL, Later, Recorder, joined, two_likeliest
 from prunedata.errors import PrunedataError
 
 
@@ -86,19 +86,19 @@ def test_no_device_is_waited_for():
     logits = torch.empty(4, 3, device="meta", requires_grad=True)
     labels = torch.empty(4, dtype=torch.int64, device="meta")
     undo = watch_functions()
-    with Captured() as captured:
+    with Captured(4) as captured:
         loss = torch.nn.CrossEntropyLoss()(logits * 2, labels)
-    losses_of, parts = captured.later(loss, 4)
+    losses_of, parts = captured.later(loss)
     assert losses_of(*parts)[0].is_meta
-    assert captured.losses(loss, 4).is_meta
+    assert captured.losses(loss).is_meta
     later = Later(recorded)
     for _ in range(2):  # with a number that each step makes anew
-        with Captured() as captured:
+        with Captured(4) as captured:
             weight = torch.ones(1, device="meta")
             loss = torch.nn.functional.binary_cross_entropy_with_logits(
                 logits * 2, torch.empty_like(logits), pos_weight=weight
             )
-        losses_of, parts = captured.later(loss, 4)
+        losses_of, parts = captured.later(loss)
         later.add(np.arange(4), parts, losses_of)
     undo()
 
@@ -114,12 +114,12 @@ def test_losses_have_all_their_bits_and_no_weights_however_a_function_is_called(
     scores, labels = torch.rand(4, 3, dtype=torch.bfloat16, requires_grad=True), torch.tensor([0, 1, 2, 0])
     expected = F.cross_entropy(scores.detach().float(), labels, reduction="none")
     undo = watch_functions()
-    with Captured() as captured, torch.autocast("cpu"):
+    with Captured(4) as captured, torch.autocast("cpu"):
         loss = F.cross_entropy(scores, labels, *args, **options)
     undo()
-    assert torch.equal(captured.losses(loss, 4), expected)
-    losses_of, parts = captured.later(loss, 4)
-    assert torch.equal(losses_of(*parts)[0], expected)
+    assert torch.equal(captured.losses(loss), expected)
+    losses_of, parts = captured.later(loss)
+    assert torch.equal(losses_of(*(joined([part]) for part in parts))[0], expected)
 
 
 def test_a_training_within_another_takes_no_loss_twice_and_none_of_the_others():
@@ -131,17 +131,17 @@ def test_a_training_within_another_takes_no_loss_twice_and_none_of_the_others():
         return torch.nn.functional.cross_entropy(scores, labels)
 
     undo = watch_functions()
-    with Captured() as outer:
+    with Captured(4) as outer:
         undo_inner = watch_functions()
-        with Captured() as inner:
+        with Captured(4) as inner:
             of_inner = loss()
         undo_inner()
         of_outer = loss()
     loss()
     undo()
-    assert torch.equal(inner.losses(of_inner, 4), expected)
-    assert torch.equal(outer.losses(of_outer, 4), expected)
-    assert torch.equal(outer.losses(None, 4), expected)
+    assert torch.equal(inner.losses(of_inner), expected)
+    assert torch.equal(outer.losses(of_outer), expected)
+    assert torch.equal(outer.losses(None), expected)
     assert torch.nn.functional.cross_entropy is own
 
 
@@ -152,11 +152,11 @@ CHOSEN = torch.tensor([1, 2, 0, 5])[:, None] > torch.arange(6)  # 8 of the token
 
 def captured_losses(loss, batch=()):
     undo = watch_functions()
-    with Captured(batch) as captured:
+    with Captured(4, batch) as captured:
         returned = loss()
     undo()
-    later = captured.later(returned, 4)  # as the steps of Lightning are recorded
-    return captured.losses(returned, 4) if later is None else later[0](*later[1])[0]
+    later = captured.later(returned)  # as the steps of Lightning are recorded
+    return captured.losses(returned) if later is None else later[0](*(joined([part]) for part in later[1]))[0]
 
 
 @pytest.mark.parametrize(("loss", "of_samples"), [

@@ -62,7 +62,6 @@ def test_each_trial_of_optuna_is_as_a_training_alone(tmp_path, leave_out):
     by_itself, figure = alone(tmp_path, best.hyperparameters["learning_rate"], leave_out=leave_out)
     assert np.array_equal(run.arrays["mean_excess"], by_itself.pruner.arrays["mean_excess"])
     assert figure == best.objective
-    assert len([one for one in trainer.callback_handler.callbacks if type(one).__name__ == "HandOver"]) == 1
 
 
 def test_a_trial_that_is_stopped_keeps_what_it_has_trained_and_the_next_is_whole(tmp_path):
