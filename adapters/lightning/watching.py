@@ -1,12 +1,13 @@
 """Watch a Lightning Trainer in the user's script, for ``prunedata watch``, without changing its weights."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from inspect import signature
 from math import ceil
 from typing import Any
 
 import numpy as np
-from torch.utils._pytree import tree_structure, tree_unflatten
+import torch
+from torch.utils._pytree import tree_leaves, tree_structure, tree_unflatten
 from torch.utils.data import DataLoader, IterableDataset
 
 from prunedata.adapters.lightning.callback import DataPruning
@@ -14,16 +15,13 @@ from prunedata.adapters.lightning.framework import BaseCallback
 from prunedata.adapters.lightning.observing import observe
 from prunedata.adapters.lightning.settings import check_settings
 from prunedata.adapters.torch.captured import Captured, watch_functions
-from prunedata.adapters.torch.facts import sorts
 from prunedata.adapters.torch.items import Collate, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader
-from prunedata.adapters.torch.seeds import drawing_alike
 from prunedata.adapters.torch.wrap import copied, wrap
 from prunedata.adapters.watched.epochs import WatchedEpochs
 from prunedata.cli.watching.rows import original_rows
 from prunedata.errors import PrunedataError
 from prunedata.run.frameworks import ADAPTERS
-from prunedata.run.identity import drawn_alike
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
@@ -192,7 +190,7 @@ class _Fit:
             return loader
         if self._leaves_out:
             return self._pruned[1]
-        replaced = {"dataset": Indexed(loader.dataset), "collate_fn": _Tried(loader.collate_fn, with_ids=True)}
+        replaced = {"dataset": Indexed(loader.dataset), "collate_fn": _InOrder(loader.collate_fn, with_ids=True)}
         like = copied(loader, type(loader), replaced)
         others.append((loader, like))
         return like
@@ -218,7 +216,7 @@ class _Fit:
         self._newest = loader
         if self._leaves_out and loader is not self._pruned[0]:
             begins, pruner = self._pruner is None, self._run()
-            tried = copied(loader, type(loader), {"collate_fn": _Tried(loader.collate_fn, with_ids=False)})
+            tried = copied(loader, type(loader), {"collate_fn": _InOrder(loader.collate_fn, with_ids=False)})
             self._pruned = loader, wrap(tried, pruner, with_ids=True)
             if begins:
                 callback = _Unsaved(pruner)
@@ -249,26 +247,60 @@ class _Fit:
         return bool(self._callbacks) and not any(one in self._trainer.callbacks for one in self._callbacks)
 
 
-class _Tried(Collate):
-    """Tries in the first batch of each process whether the user's function keeps the order of its samples.
+class _InOrder(Collate):
+    """Sees in the first batches of each process whether the user's function keeps the order of its samples.
 
-    If not, there are no ids, or without ids an error.
+    If not, there are no ids, or without ids an error. The function is called as often as ever: it may draw numbers.
     """
+
+    batches = 4
 
     def __init__(self, collate: Callable[[Any], Any], *, with_ids: bool) -> None:
         super().__init__(collate)
-        self._with_ids = with_ids
-        self._sorts: bool | None = None
+        self._with_ids, self._seen = with_ids, 0
 
     def __call__(self, fetched: Any) -> Any:
         ids, samples = fetched if self._with_ids else ([], fetched)
-        if self._sorts is None:
-            with drawn_alike(drawing_alike()):
-                self._sorts = sorts(self.collate, samples)
-        if self._sorts and not self._with_ids:
-            raise PrunedataError(f"Expected samples in the order in which they were fetched. Got others: {SORTS}.")
         batch = self.collate(samples)
-        return ((ids[:0] if self._sorts else ids), batch) if self._with_ids else batch
+        self._seen += 1
+        if self._seen <= self.batches and _is_moved(samples, batch):
+            if not self._with_ids:
+                raise PrunedataError(f"Expected samples in the order in which they were fetched. Got others: {SORTS}.")
+            ids = ids[:0]
+        return (ids, batch) if self._with_ids else batch
+
+
+def _is_moved(samples: Any, batch: Any) -> bool:
+    """Whether a batch has its samples in another order, as far as numbers of theirs that are in it show that."""
+    if not isinstance(samples, list):
+        return False
+    columns = [np.asarray(each.cpu()).ravel() for each in tree_leaves(batch) if _is_column(each, len(samples))]
+    moved = False
+    for numbers in filter(None, map(_numbers, zip(*map(_fields, samples), strict=False))):
+        for column in columns:
+            own = np.asarray(numbers).astype(column.dtype)
+            if np.array_equal(own, column):
+                if own.min() < own.max():
+                    return False
+            else:
+                moved |= np.array_equal(np.sort(own), np.sort(column))
+    return moved
+
+
+def _is_column(part: Any, samples: int) -> bool:
+    return isinstance(part, torch.Tensor) and part.shape[:1] == (samples,) and part.numel() == samples
+
+
+def _fields(sample: Any) -> list[Any]:
+    if isinstance(sample, Mapping):
+        return list(sample.values())
+    return list(sample) if isinstance(sample, (tuple, list)) else [sample]
+
+
+def _numbers(field: tuple[Any, ...]) -> list[Any] | None:
+    """Return what samples have in a field, if each has one number there."""
+    found = [each.item() if getattr(each, "ndim", None) == 0 else each for each in field]
+    return found if all(isinstance(each, (int, float)) for each in found) else None
 
 
 class _Unsaved(DataPruning):

@@ -93,17 +93,6 @@ def _collating(loader: DataLoader[Any]) -> tuple[str, str] | None:
     )
 
 
-def sorts(collate: Any, samples: Any) -> bool:
-    """Return whether a collate function changes the order of these samples, as far as they show it."""
-    if collate is default_collate or not isinstance(samples, list):
-        return False
-    try:
-        kept, moved = _tried(collate, samples)
-    except Exception:
-        return False
-    return moved > 0 and not kept
-
-
 def _tried(collate: Any, samples: list[Any]) -> tuple[int, int]:
     """Return in how many columns of a batch samples keep their order, and in how many they change it."""
     batches = [collate(deepcopy(each)) for each in (samples, samples, samples[::-1])]
