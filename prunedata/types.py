@@ -33,5 +33,5 @@ LeaveOut = Literal["delivery", "weight", "nothing"]
 
 
 def smallest_unsigned(largest: int) -> np.dtype[Any]:
-    """Return the smallest unsigned dtype, up to uint32, that holds ``largest``; counts saturate at its maximum."""
+    """Return the smallest unsigned dtype, up to uint32, that holds ``largest``."""
     return np.dtype(np.uint8 if largest < 1 << 8 else np.uint16 if largest < 1 << 16 else np.uint32)

@@ -7,7 +7,7 @@ from fractions import Fraction
 from prunedata import Schedule
 from prunedata.policies import DroppingCount, Random
 
-__all__ = ["PlainRun", "largest_count", "plain_hash", "plain_keep", "plain_mean"]
+__all__ = ["PlainRun", "plain_hash", "plain_keep", "plain_mean"]
 
 _WORD = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -40,11 +40,6 @@ def plain_keep(scores: Sequence[float | Fraction], num_pruned: int, seed: int, e
     return [x not in pruned for x in range(len(scores))]
 
 
-def largest_count(epochs: int) -> int:
-    """The largest count that an array holds which is to count up to ``epochs``."""
-    return 255 if epochs <= 255 else 65535
-
-
 class PlainRun:
     """A run by Algorithms 1 and 2: dicts and loops. ``kept`` is how many samples a pruned epoch trains on."""
 
@@ -59,8 +54,6 @@ class PlainRun:
         self.new_visits: Counter[int] = Counter()
         self.keep = [True] * samples
         self.number, self.open = 0, False
-        self.top = largest_count(min(schedule.longest_window, schedule.epochs))
-        self.top_of_run = largest_count(schedule.epochs)
 
     def begin(self) -> None:
         if self.open:
@@ -91,8 +84,8 @@ class PlainRun:
     def end(self) -> None:
         self.counts = Counter(dict(enumerate(self.counts_now())))
         for x in range(self.samples):
-            self.hits[x] = min(self.top_of_run, self.hits[x] + self.new_hits[x])
-            self.visits[x] = min(self.top_of_run, self.visits[x] + self.new_visits[x])
+            self.hits[x] += self.new_hits[x]
+            self.visits[x] += self.new_visits[x]
         self.open, self.number = False, self.number + 1
 
     def rewindow(self, window: int) -> None:
@@ -102,7 +95,7 @@ class PlainRun:
         """Lines 1-3 of Algorithm 1 empty the counts before the epoch in which a window begins is counted."""
         before: Counter[int] = Counter() if self.open and self.schedule.resets(self.number) else self.counts
         now: Counter[int] = self.new_hits if self.open else Counter()
-        return [min(self.top, before[x] + now[x]) for x in range(self.samples)]
+        return [before[x] + now[x] for x in range(self.samples)]
 
     def hits_now(self) -> list[int]:
         """Of the whole run, the open epoch included."""
@@ -113,4 +106,4 @@ class PlainRun:
         return self._with_open(self.visits, self.new_visits)
 
     def _with_open(self, finished: Counter[int], new: Counter[int]) -> list[int]:
-        return [min(self.top_of_run, finished[x] + new[x] * self.open) for x in range(self.samples)]
+        return [finished[x] + new[x] * self.open for x in range(self.samples)]

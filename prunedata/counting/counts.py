@@ -1,6 +1,6 @@
 """Algorithm 1 over arrays: which losses of a batch are hits, and how often each sample was hit."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,10 +9,8 @@ import numpy.typing as npt
 from prunedata.errors import LossError
 from prunedata.types import Array, Arrays, Counts, Ids, Losses, Means, Recorded, Sizes, smallest_unsigned
 
-__all__ = ["SampleCounts", "Tally", "batch_means", "each_batch", "find_hits", "hit_limits", "saturating_add"]
+__all__ = ["SampleCounts", "Tally", "batch_means", "each_batch", "find_hits", "hit_limits"]
 
-CHUNK = 1 << 15
-"""Counts added at once: few enough that temporaries reuse memory."""
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, np.newaxis], axis=1).astype("<u4")
 _FOUR = np.ascontiguousarray(_BITS[:, 0::2] | _BITS[:, 1::2] << 16).view("V16").ravel()
 """The numbers of four samples in a tally, by a byte with two bits for each: whether it was observed, and hit."""
@@ -152,14 +150,6 @@ class Tally:
             raise LossError(f"Expected a sample to be observed at most {self.LIMIT} times in an epoch. Got more.")
 
 
-def saturating_add(total: npt.NDArray[np.unsignedinteger[Any]], more: npt.NDArray[np.uint16]) -> None:
-    """Add ``more`` to ``total`` in place, both of shape (samples,), stopping at the largest value of its dtype."""
-    largest = total.dtype.type(np.iinfo(total.dtype).max)
-    for first in range(0, total.size, CHUNK):
-        part = total[first : first + CHUNK]
-        part += np.minimum(more[first : first + CHUNK], largest - part).astype(total.dtype)
-
-
 @dataclass(frozen=True, eq=False)
 class SampleCounts:
     """The counts of each sample after the finished epochs of a run. Every change returns a new object.
@@ -167,9 +157,11 @@ class SampleCounts:
     Attributes
     ----------
     counts : ndarray of unsigned int, shape (samples,)
-        DroppingCount: hits in the current window. Saturates.
+        DroppingCount: hits in the current window.
     hits, visits : ndarray of unsigned int, shape (samples,)
-        Hits, and times observed, in the whole run. They get wider where they must.
+        Hits, and times observed, in the whole run.
+
+    Each is uint8 at first, and gets wider when it must.
     """
 
     counts: Counts
@@ -177,10 +169,9 @@ class SampleCounts:
     visits: Counts
 
     @classmethod
-    def empty(cls, samples: int, longest_window: int, epochs: int) -> "SampleCounts":
-        """Return counts without a visit, in the smallest dtypes that hold one visit in each epoch."""
-        count, total = smallest_unsigned(min(longest_window, epochs)), smallest_unsigned(epochs)
-        return cls(np.zeros(samples, count), np.zeros(samples, total), np.zeros(samples, total))
+    def empty(cls, samples: int) -> "SampleCounts":
+        """Return counts without a visit."""
+        return cls(*(np.zeros(samples, np.uint8) for _ in range(3)))
 
     def after(self, tally: Tally, *, reset: bool) -> "SampleCounts":
         """Return the counts after the epoch of ``tally`` (Algorithm 1, lines 1-3 and 6).
@@ -188,21 +179,17 @@ class SampleCounts:
         ``reset`` if a window begins with this epoch. The counts of the window before are dropped no earlier than here,
         so that a resumed epoch can select by them again.
         """
-        counts = np.zeros_like(self.counts) if reset else self.counts.copy()
-        saturating_add(counts, tally.hits)
-        # A rate of hits would be wrong if one of the two saturated before the other.
-        most = int(self.visits.max()) + int(tally.visits.max())
-        kind = np.promote_types(self.visits.dtype, smallest_unsigned(most))
-        hits, visits = tally.hits.astype(kind), tally.visits.astype(kind)
-        hits += self.hits
-        visits += self.visits
-        return SampleCounts(counts, hits, visits)
-
-    def widened(self, longest_window: int) -> "SampleCounts":
-        """Return the same counts, with room for a longer window."""
-        kind = np.promote_types(self.counts.dtype, smallest_unsigned(longest_window))
-        return replace(self, counts=self.counts.astype(kind))
+        before = np.zeros_like(self.counts) if reset else self.counts
+        return SampleCounts(_sum(before, tally.hits), _sum(self.hits, tally.hits), _sum(self.visits, tally.visits))
 
     def arrays(self) -> Arrays:
         """Return the three arrays by name, as a store keeps them."""
         return {"counts": self.counts, "hits": self.hits, "visits": self.visits}
+
+
+def _sum(before: Counts, more: npt.NDArray[np.uint16]) -> Counts:
+    """Return the sum of both, shape (samples,), in the dtype of ``before``, or a wider one that it needs."""
+    most = int(before.max()) + int(more.max())
+    total = more.astype(np.promote_types(before.dtype, smallest_unsigned(most)))
+    total += before
+    return total

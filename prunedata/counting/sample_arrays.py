@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from prunedata.counting.batches import Batches, rounds
-from prunedata.counting.counts import CHUNK, each_batch
+from prunedata.counting.counts import each_batch
 from prunedata.counting.guess import Guess, wanted_kinds
 from prunedata.errors import PrunedataError
 from prunedata.policies.protocol import Watcher
@@ -15,6 +15,7 @@ from prunedata.types import Array, Arrays, Counts, Recorded
 
 __all__ = ["SUMS", "Excess", "SampleArrays"]
 
+CHUNK = 1 << 15  # means that are computed at once: few enough that temporaries reuse memory
 LARGEST = 1e30
 """Largest excess of one loss: the sum over the visits of a sample in an epoch is then finite in float32."""
 SUMS = frozenset({MEAN_EXCESS})

@@ -46,7 +46,7 @@ class Engine:
         self.options = options
         self.policy: Policy = options.chosen  # the policy, or with ``auto`` the one that advice names
         self.pruning = Pruning(options)
-        self.ledger = self.empty_ledger()
+        self.ledger = Ledger(options)
         self.figures = Figures()
         self.meter, self.group = Meter(), Group()
         self.adapters: tuple[Adapter, ...] = ()  # in the order in which they were attached
@@ -59,10 +59,6 @@ class Engine:
         self._tries = 8  # in how many more batches to look whether losses were multiplied by numbers of their labels
         self._resumed = False  # whether the run was restored and no epoch has begun since
         self._thread: int | None = None  # the thread that trains, as ``threading.get_ident``
-
-    def empty_ledger(self) -> Ledger:
-        """Empty records for this run."""
-        return Ledger(self.options, self.pruning.longest_window)
 
     @property
     def current(self) -> Epoch:
@@ -245,7 +241,6 @@ class Engine:
             advice = pruning.advise(ledger.history, ledger.arrays.finished, ledger.counts.visits)
             if advice.schedule is not None:
                 pruning.go_on(advice.schedule, advice)
-        ledger.counts = ledger.counts.widened(pruning.longest_window)
 
     @property
     def is_validated(self) -> bool:
@@ -428,7 +423,6 @@ class Engine:
         schedule = self.pruning.schedule.rewindow(first, window)
         with self.uninterrupted:
             self.pruning.go_on(schedule, self.pruning.advice)
-            self.ledger.counts = self.ledger.counts.widened(self.pruning.longest_window)
 
     # -- losses
 
@@ -600,10 +594,9 @@ class Engine:
             self.pruning.restore(state.without, state.held_out)
             self.identity.restore(state)
             self.figures = find_onset(state.history)
-            self.ledger = self.empty_ledger()
+            self.ledger = Ledger(self.options)
             self.ledger.restore(state)
             self.ledger.arrays.excess.is_on = self.figures.onset is None
-            self.ledger.counts = self.ledger.counts.widened(self.pruning.longest_window)
             self.meter.restore(state.meter)
             if state.open:
                 opened = self._opened()

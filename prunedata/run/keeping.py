@@ -14,6 +14,7 @@ from prunedata.plan.schedule import Schedule
 from prunedata.run.engine import Engine
 from prunedata.run.epoch import Role
 from prunedata.run.labels import LABELS
+from prunedata.run.ledger import Ledger
 from prunedata.store.schema import check_state
 from prunedata.store.state import RunState
 
@@ -132,7 +133,7 @@ def restore(engine: Engine, state: RunState, location: str | None = None) -> Non
 
         advice = Advice.from_dict(state.advice)
     try:
-        engine.empty_ledger().check(state)
+        Ledger(engine.options).check(state)
     except PrunedataError as error:
         if location is None:
             raise
@@ -163,7 +164,7 @@ def _of_these_rows(engine: Engine, state: RunState) -> RunState:
         if LABELS in state.run:
             given |= {name: state.run[name] for name in labels}  # of other rows
         _check_run(given, state.run | {"schedule": given["schedule"]})
-        state = followed(state, now, engine.empty_ledger().saved, engine.options.prune)
+        state = followed(state, now, Ledger(engine.options).saved, engine.options.prune)
         return replace(state, run=state.run | labels, arrays=state.arrays | engine.options.saved)
     if before is not None and not identity.accepts_all:
         raise moved(before, now)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class Ledger:
-    """Counts, arrays and history of one run, to be saved and restored. No count exceeds ``longest_window`` visits."""
+    """Counts, arrays and history of one run, to be saved and restored."""
 
-    def __init__(self, options: RunOptions, longest_window: int) -> None:
+    def __init__(self, options: RunOptions) -> None:
         epochs, labels = options.schedule.epochs, options.labels
         watchers: list[Watcher] = [] if options.classes is None else [High(options.classes, epochs)]
         watchers += [options.chosen] if isinstance(options.chosen, Watcher) else []
@@ -30,7 +30,7 @@ class Ledger:
         if labels is not None:  # names stand in their order in logits, so that none may be missing there
             classes = len(labels.classes) if labels.named else options.classes
             guess = Guess(classes, (labels.numbers, labels.places))
-        self.counts = SampleCounts.empty(options.samples, longest_window, epochs)  # counts, hits and visits
+        self.counts = SampleCounts.empty(options.samples)  # counts, hits and visits
         self.arrays = SampleArrays(options.samples, watchers, guess)  # those of watchers
         self.history: list[dict[str, Any]] = []  # a record of each epoch
         self.next_epoch = 0  # number of the epoch that is open, or else of the next

@@ -126,11 +126,6 @@ class Pruning:
         saved |= {"held_out": Role.HELD_OUT} if self._moved else {}
         return {name: (self.roles == role).astype(np.uint8) for name, role in saved.items()}
 
-    @property
-    def longest_window(self) -> int:
-        """The most epochs that a count can run over."""
-        return min(self.schedule.longest_window, self.schedule.epochs)
-
     def would_prune(self, epoch: int) -> bool:
         """Whether epoch number ``epoch`` would be pruned if the run did not only observe."""
         decided = not self.auto or (self.advice is not None and self.advice.verdict == "prune")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from benchmarks.faults.plain import PlainRun, largest_count, plain_hash, plain_keep, plain_mean
+from benchmarks.faults.plain import PlainRun, plain_hash, plain_keep, plain_mean
 from prunedata import Pruner, Schedule
 from prunedata.errors import NeverPrunesWarning
 from prunedata.policies import DroppingCount, Random
@@ -20,7 +20,6 @@ __all__ = [
     "batches",
     "feeds",
     "in_form",
-    "largest_count",
     "plain_hash",
     "plain_keep",
     "plain_mean",

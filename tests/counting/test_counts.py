@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import prunedata.counting.buffer
 from prunedata import Schedule
-from prunedata.counting.counts import SampleCounts, Tally, batch_means, find_hits, saturating_add
+from prunedata.counting.counts import Tally, batch_means, find_hits
 from prunedata.policies import DroppingCount
 from prunedata.types import smallest_unsigned
 from tests.common.strategies import (
@@ -164,38 +164,22 @@ def test_batches_around_the_size_of_a_block_count_as_the_loop_does(sizes):
     assert run.counts.tolist() == model.counts_now()
 
 
-@pytest.mark.parametrize(("epochs", "top"), [(255, 255), (256, 65535)])
-def test_counts_saturate_where_their_dtype_ends_and_totals_grow(epochs, top):
-    schedule = Schedule(epochs, window=epochs, start=1, block=1, pruned_per_block=0)
-    run = pruner(3, schedule, prune=1)
-    epochs = run.epochs()
-    for number in range(3):
-        assert next(epochs).number == number
-        for _ in range(top // 256 + 1):
+@pytest.mark.parametrize(("times", "kind"), [(1, np.uint16), (256, np.uint32)])
+def test_counts_get_wider_where_they_must(times, kind):
+    run = pruner(3, Schedule(3, window=3, start=1, block=1, pruned_per_block=0), prune=1)
+    assert run.counts.dtype == run.hits.dtype == run.visits.dtype == np.uint8
+    for _ in run.epochs():
+        for _ in range(times):
             run.observe(np.repeat([5.0, 7.0, 1.0], [100, 1, 200]), np.repeat([0, 1, 2], [100, 1, 200]))
-    often = min(top, 300 * (top // 256 + 1))
-    assert run.counts.tolist() == [often, 3 * (top // 256 + 1), 0]
-    assert run.counts.dtype == smallest_unsigned(top)
-    run.end_epoch()
-    assert run.hits.tolist() == [n * (top // 256 + 1) for n in (300, 3, 0)]
-    assert run.visits.tolist() == [n * (top // 256 + 1) for n in (300, 3, 600)]
-    assert run.hits.dtype == run.visits.dtype == smallest_unsigned(top + 1)
-
-
-def test_saturating_add_covers_more_than_one_chunk():
-    total = np.full(200_003, 250, dtype=np.uint8)
-    saturating_add(total, (np.arange(200_003) % 9).astype(np.uint16))
-    assert total.tolist() == [min(255, 250 + x % 9) for x in range(200_003)]
+    assert run.counts.tolist() == run.hits.tolist() == [n * times for n in (300, 3, 0)]
+    assert run.visits.tolist() == [n * times for n in (300, 3, 600)]
+    assert run.counts.dtype == run.hits.dtype == run.visits.dtype == kind
 
 
 def test_dtypes_are_the_smallest_that_hold():
     assert [smallest_unsigned(n) for n in (0, 255, 256, 65535, 65536)] == [
         np.dtype(kind) for kind in (np.uint8, np.uint8, np.uint16, np.uint16, np.uint32)
     ]
-    known = SampleCounts.empty(2, 255, 256)
-    assert (known.counts.dtype, known.hits.dtype, known.visits.dtype) == (np.uint8, np.uint16, np.uint16)
-    assert SampleCounts.empty(2, 1000, 200).counts.dtype == np.uint8  # a window is no longer than the run
-    assert known.widened(300).widened(5).counts.dtype == np.uint16  # never narrower
 
 
 @given(st.integers(1, 20), st.data())

@@ -94,16 +94,6 @@ def test_it_ends_as_if_it_had_been_so_long_from_the_start(tmp_path, stop, schedu
     assert outcome(start(long, tmp_path, classes=10)) == outcome(whole)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_counts_get_the_room_that_they_need(tmp_path, way):
-    short = replace(SHORT, window=1000, pruned_per_block=0)
-    run = start(short, tmp_path)
-    train(run, 2)
-    longer = way(run, replace(short, epochs=270), tmp_path)
-    assert (run.counts.dtype, longer.counts.dtype) == (np.uint8, np.uint16)
-    assert longer.counts.tolist() == run.counts.tolist()
-
-
 POLICIES = policies() | st.sampled_from([RunningLoss(0.5), LossRanked()])
 
 

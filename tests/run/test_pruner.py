@@ -96,16 +96,6 @@ def resumed(run, make):
     return other
 
 
-@pytest.mark.parametrize(("window", "kind"), [(255, np.uint8), (256, np.uint16)])
-def test_a_longer_window_gives_counts_the_room_it_needs(window, kind):
-    run = pruner(2, Schedule(300, window=100, start=1, block=1, pruned_per_block=0), prune=1)
-    assert run.counts.dtype == np.uint8
-    run.begin_epoch()
-    run.observe([1.0, 0.0], [0, 1])
-    run.rewindow(window)
-    assert (run.counts.tolist(), run.counts.dtype) == ([1, 0], kind)
-
-
 def test_a_state_stays_as_it_was_while_the_run_goes_on():
     run = pruner(20, SCHEDULE, prune=5)
     epochs = run.epochs()
