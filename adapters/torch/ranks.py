@@ -13,7 +13,8 @@ from prunedata.counting.joining import join
 from prunedata.counting.waiting import Shared, SharedBatches
 from prunedata.errors import PrunedataError
 from prunedata.run.epoch import Epoch
-from prunedata.run.group import Group, GroupTotals
+from prunedata.run.group import Group
+from prunedata.run.meter import EpochSums
 from prunedata.run.pruner import Pruner
 from prunedata.types import Arrays, Floats
 
@@ -35,7 +36,7 @@ class Ranks(Group):
         """Compare the ranks before the first epoch, and when the run was loaded from a state."""
         self.compare_loaders()
 
-    def agree(self, what: str, number: int, newest: float) -> None:
+    def agree(self, what: str, number: float, newest: float) -> None:
         """Raise unless all ranks have as many of ``what``, and the same newest one."""
         self.compare_loaders()  # ranks of other runs, or at other epochs, would exchange other things here
         numbers = gather_numbers([number, newest])
@@ -99,7 +100,7 @@ class Ranks(Group):
                 f"share batches in different ways ({ranks})."
             )
         totals = [float(total) for total in gathered[:, : len(sums)].sum(axis=0)]
-        self.observed = int(GroupTotals(*totals).visits)
+        self.observed = int(EpochSums(*totals).visits)
         return totals
 
     def add_up(self, numbers: Floats) -> Floats:

@@ -13,6 +13,7 @@ added up and once to be known.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple
 from time import perf_counter, process_time
 from typing import Any
 
@@ -28,7 +29,7 @@ from prunedata.adapters.torch.ranks import Ranks
 from prunedata.counting.counts import Tally
 from prunedata.counting.waiting import SharedBatches, WaitingLosses
 from prunedata.policies import DroppingCount
-from prunedata.run.group import GroupTotals
+from prunedata.run.meter import EpochSums
 from prunedata.types import Mask
 
 __all__ = ["main"]
@@ -77,7 +78,7 @@ def _rows(samples: int, repeats: int) -> Iterator[dict[str, Any]]:
     adapter, tally = Ranks(pruner, []), Tally(samples)
     ids = np.arange(rank, samples, ranks)
     tally.add(ids, np.random.default_rng(rank).random(ids.size) < 0.4)
-    totals = [0.0] * len(GroupTotals._fields)
+    totals = list(astuple(EpochSums()))
     packed, byte = tally.packed.copy(), torch.zeros(samples, dtype=torch.uint8)
 
     def exchange() -> None:

@@ -14,8 +14,8 @@ from prunedata.types import Array, Arrays
 
 __all__ = ["join", "joined"]
 
-NOT_ADDED = frozenset({"seconds", "overhead", "place", "lower_is_better"})
-"""What an epoch's meter has of time, place and direction: of several processes the largest value counts."""
+NOT_ADDED = frozenset({"seconds", "overhead", "place"})
+"""What an epoch's meter has of time and place: of several processes the largest value counts."""
 
 
 def join(

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import astuple, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +24,10 @@ from prunedata.policies.agreement import note_left_out
 from prunedata.policies.protocol import Known, Policy
 from prunedata.run.adapter import Adapter, Delivery, together
 from prunedata.run.epoch import Epoch, Role, read_only, select
-from prunedata.run.group import Group, GroupTotals
+from prunedata.run.group import Group
 from prunedata.run.identity import Identity
 from prunedata.run.ledger import Ledger
-from prunedata.run.meter import Meter
+from prunedata.run.meter import EpochSums, Meter
 from prunedata.run.open import OpenEpoch
 from prunedata.run.options import RunOptions, warn_of_lost_figure, warn_of_multiples
 from prunedata.run.pruning import Pruning
@@ -173,13 +174,18 @@ class Engine:
             if opened.restored is not None and self.group.processes > 1:  # it was restored with nothing left to observe
                 opened.rejoin(self.group)
             local = self._local_delivery()
-            unseen = opened.unseen(local) if self.group.processes > 1 else 0
-            numbers = self._numbers(opened.skipped, unseen, local)
-            totals = GroupTotals(*self.group.meet(numbers, failure, *opened.to_meet))
+            sums = replace(
+                self.meter.sums,
+                skipped=opened.skipped,
+                unseen=opened.unseen(local) if self.group.processes > 1 else 0,
+                delivered=local.delivered or 0,
+                guessed=not opened.arrays.keys().isdisjoint({GUESS, LABEL}),
+            )
+            totals = EpochSums(*self.group.meet(astuple(sums), failure, *opened.to_meet))
             if failure is not None:
                 raise failure
             if totals.agreed and self.group.processes > 1:
-                self.group.agree("validation figures of the epoch", self.meter.figures, self.meter.figure_sum)
+                self.group.agree("validation figures of the epoch", sums.figures, sums.figure_sum)
             # What all of them have observed.
             tally, arrays = opened.merged(self.group, guessed=totals.guessed > 0)
             delivery = opened.delivery_of_all(local, tally, totals, self.group)
@@ -212,16 +218,6 @@ class Engine:
         record["overhead"] = self.meter.overhead.seconds
         for adapter in self.adapters:
             adapter.epoch_ended(record)
-
-    def _numbers(self, skipped: int, unseen: int, local: Delivery) -> GroupTotals:
-        """Return the numbers that this process sends to the others at the end of an epoch."""
-        meter = self.meter
-        lower, figures = meter.lower_is_better, meter.figures
-        figure = (meter.figure_sum, figures, figures * (lower is True), figures * (lower is False), meter.agreed)
-        held_out = (meter.held_out_trust, meter.held_out_seen, meter.held_out_right, meter.held_out_judged)
-        guessed = not self._now().arrays.keys().isdisjoint({GUESS, LABEL})
-        sums = (meter.loss_sum, meter.visits, meter.rises, meter.products, meter.squares)
-        return GroupTotals(skipped, unseen, local.delivered or 0, *figure, *held_out, guessed, *sums)
 
     def _look(self, earlier: Arrays | None = None) -> None:
         """Check whether the last figure shows the memorization onset; with ``auto``, follow advice.
@@ -285,7 +281,7 @@ class Engine:
     def validated(self, figure: object, *, lower_is_better: bool | None, agreed: bool) -> None:
         """Record the validation figure of the open epoch, or of the one that has just ended."""
         self._refuse_failed()
-        history, meter = self.ledger.history, self.meter
+        history, sums = self.ledger.history, self.meter.sums
         if self.is_validated:
             raise PrunedataError(
                 f"Expected one validation figure for epoch {self.ledger.next_epoch - (self.opened is None)}. Got a "
@@ -298,7 +294,8 @@ class Engine:
             )
         value = check_figure(figure, lower_is_better, history)
         if self.opened is not None:
-            meter.figure_sum, meter.figures, meter.lower_is_better, meter.agreed = value, 1, lower_is_better, agreed
+            sums.figure_sum, sums.figures, sums.agreed = value, 1, agreed
+            sums.lower_is_better, sums.higher_is_better = int(lower_is_better is True), int(lower_is_better is False)
             return
         if not history:
             raise NotInEpoch("Expected the validation figure of an epoch. Got one before the first began.")

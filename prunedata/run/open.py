@@ -19,8 +19,8 @@ from prunedata.policies.protocol import Policy
 from prunedata.policies.rules import RecentLoss
 from prunedata.run.adapter import Delivery
 from prunedata.run.epoch import Epoch, Role, read_only
-from prunedata.run.group import Group, GroupTotals
-from prunedata.run.meter import Meter
+from prunedata.run.group import Group
+from prunedata.run.meter import EpochSums, Meter
 from prunedata.store.state import OPEN, RunState
 from prunedata.types import Array, Arrays, Floats, Ids, Mask
 
@@ -50,7 +50,7 @@ class OpenEpoch:
         """Whether a loader has begun in this epoch, so that others must share batches in the same way."""
         self._of_all = False
         """Whether all observations come from a restored state of all processes, which each of them has."""
-        self._before = 0  # how many losses of these count
+        self._before = 0.0  # how many losses of these count
         self._policy, self._watched, self._meter = policy, watched, meter
         self._recent: Array | None = None
         if looks and isinstance(policy, RecentLoss) and epoch.number:  # an average that began with 0 is too low
@@ -83,7 +83,7 @@ class OpenEpoch:
     def leave_to_first(self, group: Group) -> None:
         """Leave observations that all processes were restored with to the first of them."""
         if self._of_all and group.rank:
-            if self._meter.visits != self._before:
+            if self._meter.sums.visits != self._before:
                 raise PrunedataError(
                     f"Expected the processes to meet before losses of epoch {self.epoch.number} are observed, as each "
                     "was resumed from the state of all. Got losses that were observed before: wrap the loader, or call "
@@ -118,11 +118,11 @@ class OpenEpoch:
             roles = self.epoch.roles[all_ids]
             which, losses = roles == Role.TRAINED, batches.losses[roles == Role.HELD_OUT]
             if losses.size:
-                self._meter.held_out_trust += trust_in(losses)
-                self._meter.held_out_seen += losses.size
+                self._meter.sums.held_out_trust += trust_in(losses)
+                self._meter.sums.held_out_seen += losses.size
                 right, judged = self._watched.guess.judge(self.arrays, batches, roles == Role.HELD_OUT)
-                self._meter.held_out_right += right
-                self._meter.held_out_judged += judged
+                self._meter.sums.held_out_right += right
+                self._meter.sums.held_out_judged += judged
         waits = self.waiting is not None and self.waiting.add(all_ids, batches.losses)
         ids, losses, sizes, means, _ = batches = batches if which is None else batches.of(which)
         quiet = waits or not ids.size
@@ -136,10 +136,10 @@ class OpenEpoch:
             return
         # One after the other: the sum must not depend on where the buffer was full.
         sums = means * sizes
-        sums[0] += self._meter.loss_sum
-        totals, visits = sums.cumsum(), self._meter.visits
-        self._meter.loss_sum = float(totals[-1])
-        self._meter.visits += ids.size
+        sums[0] += self._meter.sums.loss_sum
+        totals, visits = sums.cumsum(), self._meter.sums.visits
+        self._meter.sums.loss_sum = float(totals[-1])
+        self._meter.sums.visits += ids.size
         if self._recent is not None:
             with np.errstate(over="ignore", invalid="ignore"):  # losses may be of any size
                 some = sizes if sizes.all() else sizes[sizes > 0]
@@ -215,7 +215,7 @@ class OpenEpoch:
         """Return tally and arrays with waiting losses resolved, as copies: a failed end of an epoch changes nothing."""
         tally, arrays = self.tally.copy(), {name: array.copy() for name, array in self.arrays.items()}
         if self.waiting is not None:
-            sums = (self._meter.loss_sum, float(self._meter.visits))
+            sums = (self._meter.sums.loss_sum, float(self._meter.sums.visits))
             batches, against = self.waiting.settle(self.epoch, self._settled_here(), add_up, sums)
             tally.hit(batches.ids[batches.hits(self._policy.tolerance)])
             if batches.ids.size:
@@ -255,7 +255,7 @@ class OpenEpoch:
         more = int(np.count_nonzero(self.missing(self.tally) & ~local.given))
         return replace(local, left_out=local.left_out + more)
 
-    def delivery_of_all(self, local: Delivery, tally: Tally, totals: GroupTotals, group: Group) -> Delivery:
+    def delivery_of_all(self, local: Delivery, tally: Tally, totals: EpochSums, group: Group) -> Delivery:
         """Return the delivery of the loaders of all processes, by that of this one, and tally and sums over all."""
         if group.processes == 1:
             return self.with_left_out(local)
@@ -339,7 +339,7 @@ class OpenEpoch:
         self.arrays = self._watched.saved_open(state.arrays)
         if state.shared is not None:
             self.waiting = WaitingLosses.restored(state.shared, state.arrays)
-        self.restored, self._of_all, self._before = state, state.processes == 1, self._meter.visits
+        self.restored, self._of_all, self._before = state, state.processes == 1, self._meter.sums.visits
         if self._of_all:
             self.settle()
 

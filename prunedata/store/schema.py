@@ -172,10 +172,10 @@ RUN = {
 METER = {
     "seconds": SECONDS, "overhead": SECONDS,
     "loss_sum": _number(LONGEST_TIME, infinite=True),  # losses may be of any size
-    **dict.fromkeys(("visits", "figures?", "held_out_trust?", "held_out_seen?"), COUNT),
-    **dict.fromkeys(("held_out_right?", "held_out_judged?", "place?"), COUNT),
+    **dict.fromkeys(("visits", "figures?", "lower_is_better?", "higher_is_better?", "place?"), COUNT),
+    **dict.fromkeys(("held_out_trust?", "held_out_seen?", "held_out_right?", "held_out_judged?"), COUNT),
     **dict.fromkeys(("rises?", "products?", "squares?"), _number(LONGEST_TIME, infinite=True)),
-    "figure_sum?": FIGURE, "lower_is_better?": FLAG,
+    "figure_sum?": FIGURE,
 }  # fmt: skip
 RECORD = {
     "number": COUNT, "pruned": FLAG, "kept": COUNT, "observed": COUNT, "seconds": SECONDS, "overhead": SECONDS,
