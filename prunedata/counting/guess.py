@@ -166,10 +166,6 @@ class Guess:
             )
         self.classes = classes
 
-    def begin(self, finished: Arrays) -> Arrays:
-        """Return copies of guesses and labels, if there are any, as an epoch begins."""
-        return {name: finished[name].copy() for name in (GUESS, LABEL) if name in finished}
-
     def has_labels(self, finished: Arrays) -> bool:
         """Return whether the labels of all samples were given, or came in earlier epochs."""
         return self._labels is not None or (LABEL in finished and bool(finished[LABEL].all()))
@@ -256,7 +252,3 @@ class Guess:
         labels = self._of(ids, arrays)
         known = (guesses >= 0) & (labels >= 0)
         return int(np.count_nonzero(known & (guesses // PAIR == labels))), int(np.count_nonzero(known))
-
-    def end(self, finished: Arrays, arrays: Arrays, visits: Counts, visited: Counts) -> Arrays:
-        """Return guesses and labels as the epoch left them."""
-        return {name: arrays[name] for name in (GUESS, LABEL) if name in arrays}

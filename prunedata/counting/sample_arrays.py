@@ -13,63 +13,13 @@ from prunedata.policies.rules import MEAN_EXCESS, High
 from prunedata.store.state import GUESS, LABEL, OF_ROWS, OPEN
 from prunedata.types import Array, Arrays, Counts, Recorded
 
-__all__ = ["SUMS", "Excess", "SampleArrays"]
+__all__ = ["SUMS", "SampleArrays"]
 
 CHUNK = 1 << 15  # means that are computed at once: few enough that temporaries reuse memory
 LARGEST = 1e30
 """Largest excess of one loss: the sum over the visits of a sample in an epoch is then finite in float32."""
 SUMS = frozenset({MEAN_EXCESS})
 """Arrays that in an open epoch have sums over the epoch: those of several processes add up."""
-
-
-class Excess:
-    """Updates the mean excess of each sample, the array ``mean_excess``: float32, shape (samples,).
-
-    It is how far a sample's losses were above the means of their batches, on average, and ranks suspects. The loss of
-    a wrong label stays above the mean of its batch until the network has memorized the label: so nothing is added from
-    the memorization onset on (docs/evidence/turn.md).
-
-    Attributes
-    ----------
-    is_on : bool
-        Whether losses are added to it; False from the memorization onset on.
-    """
-
-    def __init__(self) -> None:
-        self.is_on = True
-        self._room: Recorded = np.empty(0, dtype=np.float32)
-
-    def arrays(self, samples: int) -> Arrays:
-        """Return the means before the first epoch."""
-        return {MEAN_EXCESS: np.zeros(samples, dtype=np.float32)}
-
-    def begin(self, finished: Arrays) -> Arrays:
-        """Return the sums of an epoch that begins."""
-        return {MEAN_EXCESS: np.zeros_like(finished[MEAN_EXCESS])}
-
-    def add(self, arrays: Arrays, batches: Batches, visits: Counts) -> None:
-        """Add the excess of each loss to the epoch's sums, in place: one visit after the other, in float32."""
-        if not self.is_on:
-            return
-        losses = batches.losses
-        if losses.size > self._room.size or losses.dtype != self._room.dtype:
-            self._room = np.empty_like(losses)  # it is reused: new memory would take as long as the sums
-        room = self._room[: losses.size]
-        each_batch(np.subtract, losses, batches.sizes, batches.means.astype(losses.dtype), room)
-        np.clip(room, -LARGEST, LARGEST, out=room)
-        np.add.at(arrays[MEAN_EXCESS], batches.ids, room.astype(np.float32, copy=False))
-
-    def end(self, finished: Arrays, arrays: Arrays, visits: Counts, visited: Counts) -> Arrays:
-        """Return the means after an epoch, from those before it and the epoch's sums, which are overwritten."""
-        if not self.is_on:
-            return {}
-        mean, sums = finished[MEAN_EXCESS], arrays[MEAN_EXCESS]
-        for first in range(0, mean.size, CHUNK):  # in chunks and in place: temporaries would double the memory
-            part = slice(first, first + CHUNK)
-            number = np.maximum(visits[part], 1).astype(np.float32)
-            sums[part] = mean[part] + (sums[part] - visited[part].astype(np.float32) * mean[part]) / number
-        return {MEAN_EXCESS: sums}
-
 
 TAKEN = ("counts", "hits", "visits", "tally", "waiting", "labels", GUESS, LABEL, *OF_ROWS, *SUMS)
 KINDS = {"i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8)}
@@ -81,19 +31,23 @@ class SampleArrays:
 
     An open epoch changes copies of them, so that a resumed epoch can select by the same values again.
 
+    The mean excess, ``mean_excess``, float32, is how far a sample's losses were above the means of their batches, on
+    average. It ranks suspects. The loss of a wrong label stays above the mean of its batch until the network has
+    memorized the label: so nothing is added from the memorization onset on (docs/evidence/turn.md).
+
     Attributes
     ----------
     finished : dict of ndarray, shape (samples,)
         By name. The names of the watchers' arrays must differ.
-    excess : Excess
-        Updates the mean excess.
+    adds_excess : bool
+        Whether losses are added to the mean excess; False from the memorization onset on.
     guess : Guess
         Updates guesses and labels. Their arrays exist once logits or labels came.
     """
 
     def __init__(self, samples: int, watchers: Sequence[Watcher], guess: Guess | None = None) -> None:
         self.finished: Arrays = {}
-        owners: list[tuple[Watcher, list[str]]] = []
+        self._owners: list[tuple[Watcher, list[str]]] = []
         for watcher in watchers:
             arrays = watcher.arrays(samples)
             if not isinstance(arrays, dict):
@@ -104,10 +58,10 @@ class SampleArrays:
                 self._check(watcher, name, array, samples)
             self.finished |= arrays
             if arrays:
-                owners.append((watcher, list(arrays)))
-        self.excess, self.guess = Excess(), guess or Guess()
-        self._updaters: tuple[_Watched | Excess | Guess, ...] = (self.excess, self.guess, _Watched(owners))
-        self.finished |= self.excess.arrays(samples)
+                self._owners.append((watcher, list(arrays)))
+        self.finished[MEAN_EXCESS] = np.zeros(samples, dtype=np.float32)
+        self.adds_excess, self.guess = True, guess or Guess()
+        self._room: Recorded = np.empty(0, dtype=np.float32)
 
     def _check(self, watcher: Watcher, name: object, array: object, samples: int) -> None:
         if not isinstance(name, str) or not name.isidentifier():
@@ -133,27 +87,56 @@ class SampleArrays:
 
     def copies(self) -> Arrays:
         """Return the arrays that an epoch begins with and may change."""
-        return {name: array for each in self._updaters for name, array in each.begin(self.finished).items()}
+        return {name: np.zeros_like(array) if name in SUMS else array.copy() for name, array in self.finished.items()}
 
     def add(self, arrays: Arrays, batches: Batches, visits: Counts) -> None:
         """Update the arrays of an open epoch by some batches, in place.
 
         ``visits`` are those of this epoch, these batches included, shape (samples,).
         """
-        for each in self._updaters:
-            each.add(arrays, batches, visits)
+        if self.adds_excess:
+            self._add_excess(arrays[MEAN_EXCESS], batches)
+        self.guess.add(arrays, batches, visits)
+        if self._owners:
+            self._update(arrays, batches, visits)
+
+    def _add_excess(self, sums: Array, batches: Batches) -> None:
+        """Add the excess of each loss to the epoch's sums, in place: one visit after the other, in float32."""
+        losses = batches.losses
+        if losses.size > self._room.size or losses.dtype != self._room.dtype:
+            self._room = np.empty_like(losses)  # it is reused: new memory would take as long as the sums
+        room = self._room[: losses.size]
+        each_batch(np.subtract, losses, batches.sizes, batches.means.astype(losses.dtype), room)
+        np.clip(room, -LARGEST, LARGEST, out=room)
+        np.add.at(sums, batches.ids, room.astype(np.float32, copy=False))
+
+    def _update(self, arrays: Arrays, batches: Batches, visits: Counts) -> None:
+        """Pass the visits of some batches to each watcher, each sample's one at a time."""
+        ids, means = batches.ids, np.repeat(batches.means, batches.sizes)
+        losses = np.asarray(batches.losses, dtype=np.float64)
+        for places in rounds(ids, visits):
+            for watcher, names in self._owners:
+                own = {name: arrays[name] for name in names}
+                watcher.update(own, ids[places], losses[places], means[places])
+                if own.keys() != set(names) or any(own[name] is not arrays[name] for name in names):
+                    raise PrunedataError(
+                        f"Expected {type(watcher).__name__}.update() to change its arrays in place, as in "
+                        "arrays['loss'][ids] = losses. Got other arrays in their place."
+                    )
 
     def after(self, arrays: Arrays, visits: Counts, visited: Counts) -> Arrays:
         """Return the arrays after an epoch that left ``arrays``, which may be overwritten.
 
         ``visits`` are those of the run so far, this epoch included; ``visited`` those of this epoch, shape (samples,).
         """
-        ended = {
-            name: array
-            for each in self._updaters
-            for name, array in each.end(self.finished, arrays, visits, visited).items()
-        }
-        return self.finished | ended
+        mean, sums = self.finished[MEAN_EXCESS], arrays[MEAN_EXCESS]
+        if not self.adds_excess:
+            return arrays | {MEAN_EXCESS: mean}
+        for first in range(0, mean.size, CHUNK):  # in chunks and in place: temporaries would double the memory
+            part = slice(first, first + CHUNK)
+            number = np.maximum(visits[part], 1).astype(np.float32)
+            sums[part] = mean[part] + (sums[part] - visited[part].astype(np.float32) * mean[part]) / number
+        return arrays
 
     def wanted(self, arrays: Mapping[str, Array], *, within: bool) -> dict[str, np.dtype]:
         """Return the dtypes of the arrays that a state must have; ``within`` an epoch also of those that it changes."""
@@ -170,34 +153,3 @@ class SampleArrays:
         """Return copies of a state's arrays, as its open epoch had changed them."""
         names = (*self.finished, GUESS, LABEL)
         return {name: arrays[f"{OPEN}{name}"].copy() for name in names if f"{OPEN}{name}" in arrays}
-
-
-class _Watched:
-    """The arrays of policies and other watchers, which they update visit by visit."""
-
-    def __init__(self, owners: Sequence[tuple[Watcher, list[str]]]) -> None:
-        self._owners = owners
-
-    def begin(self, finished: Arrays) -> Arrays:
-        """Return copies of the arrays, as an epoch begins."""
-        return {name: finished[name].copy() for _, names in self._owners for name in names}
-
-    def add(self, arrays: Arrays, batches: Batches, visits: Counts) -> None:
-        """Pass the visits of some batches to each watcher, each sample's one at a time."""
-        if not self._owners:
-            return
-        ids, means = batches.ids, np.repeat(batches.means, batches.sizes)
-        losses = np.asarray(batches.losses, dtype=np.float64)
-        for places in rounds(ids, visits):
-            for watcher, names in self._owners:
-                own = {name: arrays[name] for name in names}
-                watcher.update(own, ids[places], losses[places], means[places])
-                if own.keys() != set(names) or any(own[name] is not arrays[name] for name in names):
-                    raise PrunedataError(
-                        f"Expected {type(watcher).__name__}.update() to change its arrays in place, as in "
-                        "arrays['loss'][ids] = losses. Got other arrays in their place."
-                    )
-
-    def end(self, finished: Arrays, arrays: Arrays, visits: Counts, visited: Counts) -> Arrays:
-        """Return the arrays as the epoch left them."""
-        return {name: arrays[name] for _, names in self._owners for name in names}

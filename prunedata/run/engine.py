@@ -226,7 +226,7 @@ class Engine:
         """
         ledger, pruning = self.ledger, self.pruning
         self.figures.take(ledger.history[-1])
-        ledger.arrays.excess.is_on = self.figures.onset is None
+        ledger.arrays.adds_excess = self.figures.onset is None
         before = pruning.advice
         # A run that prunes already is advised once more by the figure, as it shows that there are wrong labels.
         if pruning.auto and (before is None or (self.figures.onset is not None and before.onset is None)):
@@ -593,7 +593,7 @@ class Engine:
             self.figures = find_onset(state.history)
             self.ledger = Ledger(self.options)
             self.ledger.restore(state)
-            self.ledger.arrays.excess.is_on = self.figures.onset is None
+            self.ledger.arrays.adds_excess = self.figures.onset is None
             self.meter.restore(state.meter)
             if state.open:
                 opened = self._opened()
