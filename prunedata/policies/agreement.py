@@ -1,15 +1,14 @@
 """Measure how far successive pruned epochs leave out the same samples.
 
-A run keeps no masks of its past epochs. The record of the last pruned epoch has a *sketch* of what it left out: one bit
-for each of at most 4,096 samples, always the same ones. When the next pruned epoch ends, both sketches are compared,
-and the older one is dropped. So a run that was stopped and resumed gets the same number. Up to 4,096 samples it is
-exact; with a million samples, of which a fifth are pruned, its standard error is below 2 percentage points.
+A run keeps no masks of its past epochs, but a *sketch* of what the last pruned one left out: one bit for each of at
+most 4,096 samples, always the same ones. When the next pruned epoch ends, both sketches are compared, and the older one
+is dropped. So a run that was stopped and resumed gets the same number. Up to 4,096 samples it is exact; with a million
+samples, of which a fifth are pruned, its standard error is below 2 percentage points.
 """
 
 from base64 import b64decode, b64encode
 from binascii import Error
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,14 +47,3 @@ def agreement(before: str, now: str) -> float | None:
 
 def _ones(bits: npt.NDArray[np.uint8]) -> int:
     return int(np.unpackbits(bits).sum())
-
-
-def note_left_out(keep: Mask, history: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the fields ``agreement``, if there is one, and ``sketch`` for the record of a pruned epoch.
-
-    The sketch of the pruned epoch before is removed from `history`, as only the last one is used.
-    """
-    now = sketch(keep)
-    before = next((record.pop("sketch") for record in reversed(history) if "sketch" in record), None)
-    share = None if before is None else agreement(before, now)
-    return {"sketch": now} if share is None else {"agreement": share, "sketch": now}

@@ -20,7 +20,7 @@ from prunedata.counting.waiting import Shared
 from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
 from prunedata.plan.onset import Figures, check_figure, find_onset
 from prunedata.plan.schedule import Schedule
-from prunedata.policies.agreement import note_left_out
+from prunedata.policies.agreement import agreement, sketch
 from prunedata.policies.protocol import Known, Policy
 from prunedata.run.adapter import Adapter, Delivery, together
 from prunedata.run.epoch import Epoch, Role, read_only, select
@@ -348,7 +348,9 @@ class Engine:
         if pruning.leave_out == "nothing":
             record["would_prune"] = pruning.num_pruned if pruning.would_prune(epoch.number) else 0
         if epoch.trained_on < pruning.trainable:
-            record |= note_left_out(epoch.trained | (pruning.roles != Role.TRAINED), self.ledger.history)
+            before, self.ledger.sketch = self.ledger.sketch, sketch(epoch.trained | (pruning.roles != Role.TRAINED))
+            share = None if before is None else agreement(before, self.ledger.sketch)
+            record |= {} if share is None else {"agreement": share}
         if epoch.trained_on + pruning.num_held_out < epoch.kept:
             record["by_weight"] = epoch.kept - epoch.trained_on - pruning.num_held_out
         if pruning.num_held_out:
@@ -569,6 +571,7 @@ class Engine:
             observed=0 if opened is None else opened.tally.observed,
             meter=self.meter.to_dict(delivery.ended),
             history=self.ledger.history,
+            sketch=self.ledger.sketch,
             advice=None if advice is None else advice.to_dict(),
             rank=rank,
             processes=processes,

@@ -59,7 +59,8 @@ def followed(state: RunState, keys: Keys, fresh: Arrays, prune: int) -> RunState
             state, samples, lost=int(np.count_nonzero(~was_here)), fresh=samples - int(np.count_nonzero(was_here))
         ),
         advice=_scaled(state, samples),
-        data=None,  # of other places
+        sketch=None,  # of other places, as are the fingerprints
+        data=None,
         arrays=arrays,
     )
 
@@ -87,8 +88,6 @@ def _noted(state: RunState, samples: int, **told: int) -> list[dict[str, Any]]:
     """Return the history with the number of rows of earlier epochs, and how many rows left and came after the last."""
     many = {} if state.samples == samples else {"samples": state.samples}
     history = [many | record for record in state.history]
-    for record in history:
-        record.pop("sketch", None)  # of places
     if history:
         history[-1] |= told
     return history

@@ -33,6 +33,7 @@ class Ledger:
         self.counts = SampleCounts.empty(options.samples)  # counts, hits and visits
         self.arrays = SampleArrays(options.samples, watchers, guess)  # those of watchers
         self.history: list[dict[str, Any]] = []  # a record of each epoch
+        self.sketch: str | None = None  # of what the last pruned epoch left out, see prunedata/policies/agreement.py
         self.next_epoch = 0  # number of the epoch that is open, or else of the next
 
     def end_epoch(self, tally: Tally, arrays: Arrays, record: dict[str, Any], *, reset: bool) -> None:
@@ -66,4 +67,4 @@ class Ledger:
         self.counts = SampleCounts(**{name: state.arrays[name].copy() for name in COUNTING})
         self.arrays.restore(state.arrays)
         self.history = [dict(record) for record in state.history]
-        self.next_epoch = state.epoch
+        self.sketch, self.next_epoch = state.sketch, state.epoch

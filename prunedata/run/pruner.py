@@ -315,7 +315,6 @@ class Pruner:
 
         - ``would_prune``: with ``leave_out="nothing"``, how many samples would have been left out;
         - ``agreement``: the share of the left-out samples that the previous pruned epoch left out too;
-        - ``sketch``: in the last pruned epoch, which samples it left out, in few bytes;
         - ``without``, ``held_out``, ``by_weight``: how many samples were left out for good, held out, or left out by
           weight; the last two are among ``kept``;
         - ``validation`` and ``lower_is_better``: as passed to :meth:`validated`, or the figure of held-out samples, and

@@ -14,14 +14,11 @@ from prunedata.checks import shown
 from prunedata.errors import DamagedStore, ForeignStore, PrunedataError, StoreError
 from prunedata.store.schema import COUNT, TEXT, anything, check, dtype_of
 
-FORMAT = 4
-TOO_OLD = (1, 2, 3)
-"""Formats that only versions before the first release wrote."""
+FORMAT = 5
 ATTRIBUTE = "prunedata"
 MOST = 1 << 26  # largest pointer in bytes: some 300,000 epochs. Decoded, a forged one may take 25 times as much memory.
 NAME = re.compile(r"[^\W\d][\w-]{0,127}")
 """Names of arrays: words, perhaps with ``open-`` before them. They cannot lead out of the folder."""
-CHANGING = "sketch"  # the one field that a record loses when a later epoch is pruned (``policies/agreement.py``)
 NODE = f'{{"zarr_format": 3, "node_type": "group", "attributes": {{"{ATTRIBUTE}": '.encode()
 HEAD = b'{"state": {"history": ['  # what stands in the file before the pointer, and in the pointer before the records
 
@@ -31,7 +28,7 @@ Record = dict[str, Any]
 class Records:
     """The records of a run as JSON. Each is encoded once, so that a commit takes hardly longer after many epochs.
 
-    The last record may still change, and the others may lose their field :data:`CHANGING`.
+    Only the last record may still change.
     """
 
     def __init__(self) -> None:
@@ -39,27 +36,20 @@ class Records:
 
     def _clear(self) -> None:
         self._done: tuple[int, Record | None] = 0, None
-        self._sketched: list[int] = []
         self.text, self.digest = bytearray(HEAD), zlib.crc32(HEAD)
         """A pointer up to its last record, and the digest of that."""
 
-    def add(self, records: Sequence[Record]) -> tuple[bytes, dict[str, Any]]:
-        """Add all but the last record to the text; return the last one, and by number what records may lose."""
+    def add(self, records: Sequence[Record]) -> bytes:
+        """Add all but the last record to the text; return the last one."""
         done, last = self._done
         if done and (done >= len(records) or records[done - 1] is not last):  # an earlier state was loaded
             self._clear()
         first, done = self._done[0], max(0, len(records) - 1)
-        more = b"".join(_text(record) + b", " for record in records[first:done])
+        more = b"".join(json.dumps(record).encode() + b", " for record in records[first:done])
         self.text += more
         self.digest = zlib.crc32(more, self.digest)
-        self._sketched += [number for number in range(first, done) if CHANGING in records[number]]
         self._done = done, records[done - 1] if done else None
-        sketched = [number for number in (*self._sketched, *range(done, len(records))) if CHANGING in records[number]]
-        return b"".join(map(_text, records[done:])), {str(number): records[number][CHANGING] for number in sketched}
-
-
-def _text(record: Record) -> bytes:
-    return json.dumps({name: value for name, value in record.items() if name != CHANGING}).encode()
+        return b"".join(json.dumps(record).encode() for record in records[done:])
 
 
 def encode_pointer(
@@ -69,8 +59,8 @@ def encode_pointer(
 
     Raises :class:`StoreError` if the file would be too long to be read again.
     """
-    last, sketches = records.add(state.get("history", []))
-    pointer = {"format": FORMAT, "generation": generation, "writer": writer, "arrays": arrays, CHANGING: sketches}
+    last = records.add(state.get("history", []))
+    pointer = {"format": FORMAT, "generation": generation, "writer": writer, "arrays": arrays}
     rest = {name: value for name, value in state.items() if name != "history"}
     # The history is first, so that its digest goes on from that of the last commit. Written as one value: zarr's own
     # update reads, merges and writes it, with every record on lines of its own.
@@ -111,24 +101,14 @@ def decode_pointer(raw: bytes, location: str) -> dict[str, Any]:
         check("a pointer", pointer, POINTER)
     except PrunedataError as error:
         raise DamagedStore(f"Expected a pointer in {location}/zarr.json. {error}") from error
-    history = pointer["state"]["history"]
-    for number, value in pointer.pop(CHANGING).items():
-        if number not in map(str, range(len(history))):
-            raise DamagedStore(f"Expected a pointer in {location}/zarr.json. Got a sketch of epoch {shown(number)}.")
-        history[int(number)][CHANGING] = value
     return pointer
 
 
 def _check_format(found: object, location: str) -> None:
-    if type(found) is int and found in TOO_OLD:
-        raise ForeignStore(
-            f"Expected a store of format {FORMAT} at {location}. Got format {found}, which is too old: a development "
-            "version of prunedata wrote it. Start again: name another store, or delete this one."
-        )
     if type(found) is not int or found != FORMAT:
         raise ForeignStore(
-            f"Expected a store of format {FORMAT} at {location}. Got format {shown(found)}: "
-            "it was written by another version of prunedata, or it is damaged."
+            f"Expected a store of format {FORMAT} at {location}. Got format {shown(found)}: another version of "
+            "prunedata wrote it, or it is damaged. Begin a new run in another store."
         )
 
 
@@ -155,7 +135,7 @@ def _arrays(name: str, value: Any) -> None:
 
 
 POINTER = {
-    "format": COUNT, "generation": COUNT, "writer": TEXT, "arrays": _arrays, CHANGING: {"*": TEXT},
+    "format": COUNT, "generation": COUNT, "writer": TEXT, "arrays": _arrays,
     "state": {"history": [{"*": anything}], "*": anything},
 }  # fmt: skip
 """The schema of a pointer. Its state is checked later, together with the arrays."""

@@ -210,7 +210,7 @@ STATE = {
     "run": RUN, "schedule": _schedule, "epoch": COUNT, "open": FLAG, "complete": FLAG, "skipped": COUNT,
     "observed": COUNT, "meter": METER, "history": [RECORD], "advice": _maybe(ADVICE), "rank": COUNT,
     "processes": _whole(1), "left_out": COUNT, "unseen": _maybe(COUNT), "shared": _maybe(_shared),
-    "data?": _maybe([_maybe(_fingerprint)]),
+    "data?": _maybe([_maybe(_fingerprint)]), "sketch?": _maybe(TEXT),
 }  # fmt: skip
 
 

@@ -23,8 +23,7 @@ NARROW = 1 << 12  # number of classes that fit into 16 bits beside a strength
 
 MOST_SAMPLES = 100_000_000  # most samples of a run without arrays for which arrays of zeros are made
 
-FORMAT = 3  # the format of checkpoints. The store has a format of its own.
-TOO_OLD = (1, 2)  # formats that only versions before the first release wrote
+FORMAT = 4  # the format of checkpoints. The store has a format of its own.
 LARGEST_LOSS = float(np.finfo(np.float32).max)
 
 
@@ -41,6 +40,7 @@ class RunState:
     observed: int  # visits in the open epoch
     meter: dict[str, Any]  # sums of the open or last epoch, by :class:`prunedata.run.meter.Meter`
     history: list[dict[str, Any]]
+    sketch: str | None = None  # of what the last pruned epoch left out
     advice: dict[str, Any] | None = None
     rank: int = 0  # of the process that saved it: within an epoch that several train, each has a state of its own
     processes: int = 1
@@ -78,12 +78,6 @@ class RunState:
     def from_checkpoint(cls, packed: Any) -> RunState:
         """Return the state that :meth:`to_checkpoint` wrote, or raise :class:`PrunedataError`."""
         try:
-            version = packed.get("format") if isinstance(packed, dict) else None
-            if type(version) is int and version in TOO_OLD:
-                raise PrunedataError(
-                    f"Got one of format {version}, which is too old: a development version of prunedata wrote it. "
-                    "Begin anew, without this checkpoint."
-                )
             check("a checkpoint", packed, CHECKPOINT)
             arrays = {
                 name: np.frombuffer(bytes(array["data"]), dtype=array["dtype"])
@@ -204,7 +198,10 @@ def guessed_classes(kept: Array) -> Guesses:
 
 def _format(name: str, value: Any) -> None:
     if type(value) is not int or value != FORMAT:
-        raise PrunedataError(f"Expected {name} to be {FORMAT}. Got {shown(value)}.")
+        raise PrunedataError(
+            f"Expected {name} to be {FORMAT}. Got {shown(value)}: another version of prunedata wrote it. Begin anew, "
+            "without this checkpoint."
+        )
 
 
 def _bytes(name: str, value: Any) -> None:

@@ -72,9 +72,8 @@ def test_a_run_records_it_and_so_does_one_that_was_stopped_and_resumed(tmp_path)
     found = {record["number"]: record["agreement"] for record in whole.history if "agreement" in record}
     assert found == expected
     assert len(found) == 3
-    assert [record["number"] for record in whole.history if "sketch" in record] == [10]
     for stop in (3, 5, 9):
         run(tmp_path / f"{stop}.zarr", stop=stop)
         again, _ = run(tmp_path / f"{stop}.zarr", resume=True)
         assert {r["number"]: r["agreement"] for r in again.history if "agreement" in r} == expected
-        assert again.history[10]["sketch"] == whole.history[10]["sketch"]
+        assert again.state_dict()["state"]["sketch"] == whole.state_dict()["state"]["sketch"] == sketch(before)

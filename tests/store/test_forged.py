@@ -131,10 +131,7 @@ def read_and_resume(place, capsys):
     read(place, capsys)
     plainly(lambda: look_at(place), PrunedataError)
     if plainly(lambda: read_run(place), StoreError):
-        said, found = read_run(place).state.to_json(), pointer(place)
-        for number, sketch in found["sketch"].items():
-            assert said["history"][int(number)].pop("sketch") == sketch
-        assert said == found["state"]
+        assert read_run(place).state.to_json() == pointer(place)["state"]
     if plainly(lambda: start(store=place, resume=True), PrunedataError):
         plainly(lambda: end(start(store=place, resume=True)), PrunedataError)
 

@@ -116,7 +116,7 @@ def chunks_of_one(place):
 
 
 def not_committed_yet(place):
-    found = pointer(place) | {"generation": 0, "arrays": {}, "sketch": {}}
+    found = pointer(place) | {"generation": 0, "arrays": {}}
     found["state"] |= {"epoch": 0, "open": False, "history": []}
     found["state"]["run"]["samples"] = 10**15
     sign(place, found)
