@@ -87,26 +87,6 @@ def _begin(engine: Engine, store: RunStore, resume: bool) -> None:
         engine.commit()
 
 
-def unpacked(packed: object) -> RunState:
-    """Return the state in a checkpoint, or raise :class:`PrunedataError` unless all but its arrays are plain values.
-
-    An array in the place of a number could not be compared with the options.
-    """
-    state = RunState.from_checkpoint(packed)
-    _check_plain(state.to_json())
-    return state
-
-
-def _check_plain(value: object) -> None:
-    if isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            _check_plain(inner)
-    elif type(value) not in (str, int, float, bool, type(None)):
-        raise PrunedataError(
-            f"Expected the result of state_dict(), of plain values. Got {type(value).__name__}: {shown(value)}."
-        )
-
-
 def standing(engine: Engine) -> dict[str, Any]:
     """Return a run's options, its position, and checksums of its arrays."""
     known, opened = engine.ledger.saved | engine.identity.arrays, engine.opened

@@ -27,7 +27,7 @@ from prunedata.run.epoch import Epoch, Role
 from prunedata.run.frameworks import adapter_of, keys_in, labels_in, samples_in
 from prunedata.run.group import Group
 from prunedata.run.identity import Prints, Whole
-from prunedata.run.keeping import keep, restore, standing, trains_on, unpacked
+from prunedata.run.keeping import keep, restore, standing, trains_on
 from prunedata.run.meter import Overhead
 from prunedata.run.options import (
     RunOptions,
@@ -37,7 +37,7 @@ from prunedata.run.options import (
     warn_of_no_factors,
     warn_of_whole_batches,
 )
-from prunedata.store.state import GUESS, guessed_classes
+from prunedata.store.state import GUESS, RunState, guessed_classes
 from prunedata.types import Arrays, Counts, Keys, LeaveOut, Mask
 
 if TYPE_CHECKING:
@@ -834,9 +834,9 @@ class Pruner:
             of processes can continue from these; each loads all of them.
         """
         if isinstance(state, list | tuple | Iterator):
-            restore(self._engine, joined(map(unpacked, state)))
+            restore(self._engine, joined(map(RunState.from_checkpoint, state)))
         else:
-            restore(self._engine, unpacked(state))
+            restore(self._engine, RunState.from_checkpoint(state))
 
     def _look_at_figures(self) -> None:
         """Warn once if figures fall from the first epoch on, are of too large losses, or whole batches keep doubted."""

@@ -151,8 +151,14 @@ def _schedule(name: str, value: Any) -> Schedule:
     return Schedule.from_dict(value)
 
 
-def _tolerance(name: str, value: Any) -> None:
-    real(name, value, 0.0)
+def _scalar_of(inner: Check) -> Check:
+    """Return a check of a scalar that ``inner`` accepts: an array in its place could not be compared."""
+
+    def scalar(name: str, value: Any) -> None:
+        _scalar(name, value)
+        inner(name, value)
+
+    return scalar
 
 
 def _class(name: str, value: Any) -> None:
@@ -163,10 +169,10 @@ def _class(name: str, value: Any) -> None:
 FLAG, TEXT, COUNT = _of_kind(bool), _of_kind(str), _whole()
 FIGURE, AMOUNT = _number(LARGEST_FIGURE), _number(LARGEST_FIGURE, negative=False)
 SECONDS = _number(LONGEST_TIME)
-POLICY = {"name": TEXT, "tolerance?": _tolerance, "*": _plain}
+POLICY = {"name": TEXT, "tolerance?": _scalar_of(partial(real, low=0.0)), "*": _plain}
 RUN = {
     "samples": _whole(1), "prune": COUNT, "schedule": _schedule, "policy": POLICY,
-    **{option.name if option.always else f"{option.name}?": option.plain for option in OPTIONS},
+    **{option.name if option.always else f"{option.name}?": _scalar_of(option.plain) for option in OPTIONS},
     "labels?": {"classes": [_class], "checksum": COUNT},
 }  # fmt: skip
 METER = {
