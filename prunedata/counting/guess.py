@@ -8,7 +8,7 @@ epochs decide; but a network that memorizes a wrong label, whose second choice m
 overrule its earlier guess (docs/evidence/late.md). That takes 2 bytes a sample, or 4 where there are many classes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from prunedata.errors import LossError
 from prunedata.store.state import GUESS, LABEL, NARROW, span_of
 from prunedata.types import Array, Arrays, Counts, Floats, Guesses, Ids, Mask
 
-__all__ = ["MOST_CLASSES", "Guess", "are_multiples", "classes_in", "plain_labels", "two_likeliest", "wanted_kinds"]
+__all__ = ["MOST_CLASSES", "Guess", "are_multiples", "classes_in", "plain_labels", "two_likeliest"]
 
 MOST_CLASSES = PAIR = 1 << 15
 """A visit's guess is one int32: the most likely class times this, plus the second most likely one."""
@@ -114,16 +114,6 @@ def plain_labels(labels: Any, samples: int) -> npt.NDArray[np.int64]:
             f"Got {got}: pass the class of each sample, and no labels where targets are no classes."
         )
     return numbers
-
-
-def wanted_kinds(arrays: Mapping[str, Array], prefix: str = "") -> dict[str, np.dtype[Any]]:
-    """Return the dtypes that guesses and labels must have in a state, by the names of those that it has."""
-    kinds = {}
-    if (found := arrays.get(f"{prefix}{GUESS}")) is not None:
-        kinds[f"{prefix}{GUESS}"] = np.dtype(np.uint32 if found.dtype.itemsize == 4 else np.uint16)
-    if f"{prefix}{LABEL}" in arrays:
-        kinds[f"{prefix}{LABEL}"] = np.dtype(np.uint16)
-    return kinds
 
 
 class Guess:

@@ -163,7 +163,6 @@ def _or_zeros(state: RunState, other: RunState, name: str) -> Array:
 
 
 def _tally(state: RunState) -> Tally:
-    state.check_arrays({"tally": np.dtype("<u4")} | {f"{OPEN}{name}": np.dtype(np.float32) for name in SUMS})
     tally = Tally(state.samples)
     tally.packed[:], tally.observed = state.arrays["tally"], state.observed
     return tally

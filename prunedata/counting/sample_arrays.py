@@ -6,11 +6,11 @@ import numpy as np
 
 from prunedata.counting.batches import Batches, rounds
 from prunedata.counting.counts import each_batch
-from prunedata.counting.guess import Guess, wanted_kinds
+from prunedata.counting.guess import Guess
 from prunedata.errors import PrunedataError
 from prunedata.policies.protocol import Watcher
 from prunedata.policies.rules import MEAN_EXCESS, High
-from prunedata.store.state import GUESS, LABEL, OF_ROWS, OPEN
+from prunedata.store.state import DTYPES, GUESS, LABEL, OPEN
 from prunedata.types import Array, Arrays, Counts, Recorded
 
 __all__ = ["SUMS", "SampleArrays"]
@@ -21,7 +21,6 @@ LARGEST = 1e30
 SUMS = frozenset({MEAN_EXCESS})
 """Arrays that in an open epoch have sums over the epoch: those of several processes add up."""
 
-TAKEN = ("counts", "hits", "visits", "tally", "waiting", "labels", GUESS, LABEL, *OF_ROWS, *SUMS)
 KINDS = {"i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8)}
 """The dtypes that a store can keep: kinds, and their bytes."""
 
@@ -68,8 +67,7 @@ class SampleArrays:
             raise PrunedataError(
                 f"Expected the name of an array to be a word of letters, digits and _, such as 'loss'. Got {name!r}."
             )
-        # Readers of a run expect "high" to have the library's own meaning.
-        if name in TAKEN or name in self.finished or (name == "high" and not isinstance(watcher, High)):
+        if name in self.finished or (name in DTYPES and not isinstance(watcher, High)):
             raise PrunedataError(
                 f"Expected arrays with names of their own. Got {name!r}, which is taken: choose another."
             )
@@ -138,15 +136,8 @@ class SampleArrays:
             sums[part] = mean[part] + (sums[part] - visited[part].astype(np.float32) * mean[part]) / number
         return arrays
 
-    def wanted(self, arrays: Mapping[str, Array], *, within: bool) -> dict[str, np.dtype]:
-        """Return the dtypes of the arrays that a state must have; ``within`` an epoch also of those that it changes."""
-        kinds = {name: array.dtype for name, array in self.finished.items()}
-        kinds |= wanted_kinds(arrays)
-        opened = {f"{OPEN}{name}": kind for name, kind in kinds.items()} | wanted_kinds(arrays, OPEN)
-        return kinds | (opened if within else {})
-
     def restore(self, arrays: Mapping[str, Array]) -> None:
-        """Load the arrays of a state, which was checked for those in :meth:`wanted`."""
+        """Load the arrays of a checked state."""
         self.finished = {name: arrays[name].copy() for name in (*self.finished, GUESS, LABEL) if name in arrays}
 
     def saved_open(self, arrays: Mapping[str, Array]) -> Arrays:

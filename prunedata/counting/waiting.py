@@ -158,11 +158,6 @@ class WaitingLosses:
         steps.steps = arrays[STEPS].copy()
         return cls(steps, arrays[LOSSES].copy())
 
-    @staticmethod
-    def wanted(shared: dict[str, Any]) -> dict[str, np.dtype]:
-        """Return the dtypes of the arrays that belong to what ``to_dict`` returned."""
-        return {LOSSES: np.dtype(np.float64)} | ({STEPS: np.dtype(np.int32)} if "steps" in shared else {})
-
     @property
     def arrays(self) -> Arrays:
         """The arrays to save, by name; not copies."""

@@ -17,9 +17,8 @@ from prunedata.findings.searched import searched_visits
 from prunedata.findings.suspects import most_suspect, scores_of, suspicion
 from prunedata.findings.verdicts import KEY, Verdict, valid_text, write_verdicts
 from prunedata.keys import key_text
-from prunedata.policies.rules import MEAN_EXCESS
 from prunedata.store.run_store import StoreLike, read_run
-from prunedata.store.state import COUNTING, GUESS, LOST, OF_ROWS, RunState
+from prunedata.store.state import DTYPES, LOST, OPEN, RunState
 from prunedata.types import Array, Arrays, Ids
 
 __all__ = ["WRITERS", "issue_table", "key_column", "rows_of", "suspect_table", "table_of"]
@@ -69,10 +68,8 @@ def table_of(run: RunState, top: int | float, labels: Array | None = None, names
     ids = most_suspect(suspicious, visits, top)
     counted = {"hits": run.hits} | ({} if run.high is None else {"high": run.high}) | {"visits": run.visits}
     pruned = times_pruned(run)
-    named = {*counted, *COUNTING, MEAN_EXCESS, "high", "tally", "labels", GUESS, *OF_ROWS}
-    others = {
-        name: array for name, array in sorted(run.arrays.items()) if name not in named and not name.startswith(LOST)
-    }
+    arrays = sorted(run.arrays.items())
+    others = {name: array for name, array in arrays if name not in DTYPES and not name.startswith((LOST, OPEN))}
     columns = counted | {"score": suspicious, "pruned": pruned} | others | _labels_and_guesses(run, labels, names)
     return {"id": ids} | {name: array[ids] for name, array in columns.items()} | key_column(run, ids)
 

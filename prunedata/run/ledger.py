@@ -9,10 +9,9 @@ import numpy as np
 from prunedata.counting.counts import SampleCounts, Tally
 from prunedata.counting.guess import Guess
 from prunedata.counting.sample_arrays import SampleArrays
-from prunedata.counting.waiting import WaitingLosses
 from prunedata.policies.protocol import Watcher
 from prunedata.policies.rules import High
-from prunedata.store.state import COUNTING, RunState
+from prunedata.store.state import COUNTING, OPEN, RunState
 from prunedata.types import Arrays
 
 if TYPE_CHECKING:
@@ -57,10 +56,9 @@ class Ledger:
         return self.counts.arrays() | self.arrays.finished
 
     def check(self, state: RunState) -> None:
-        """Raise :class:`PrunedataError` if a run of these records could not continue from a state."""
-        waiting = WaitingLosses.wanted(state.shared) if state.open and state.shared is not None else {}
-        tally = {"tally": np.dtype("<u4")} if state.open else {}
-        state.check_arrays(self.arrays.wanted(state.arrays, within=state.open) | waiting | tally)
+        """Raise :class:`PrunedataError` unless a state has the arrays of this run's policy, in their own dtypes."""
+        for prefix in ("", OPEN) if state.open else ("",):
+            state.check_arrays({f"{prefix}{name}": array.dtype for name, array in self.arrays.finished.items()})
 
     def restore(self, state: RunState) -> None:
         """Continue from a checked state."""

@@ -17,15 +17,19 @@ from prunedata.options import OPTIONS
 from prunedata.plan.schedule import Schedule
 
 COUNTING = ("counts", "hits", "visits")  # the arrays that every run has, of any unsigned dtype
-UNSIGNED = {"high", "labels", "guess", "open-guess", "label", "open-label"}
-"""More unsigned arrays, which a run may have."""
-OF_ROWS: dict[str, np.dtype[Any]] = {
-    "keys": np.dtype(np.uint64), "without": np.dtype(np.uint8),
-    "held_out": np.dtype(np.uint8), "absent": np.dtype(np.uint32),
+UNSIGNED = ("u1", "u2", "u4", "u8")
+DTYPES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys((*COUNTING, "labels"), UNSIGNED), "mean_excess": ("f4",), "tally": ("u4",), "high": ("u2", "u4"),
+    "guess": ("u2", "u4"), "label": ("u2",), "waiting": ("f8",), "waiting-step": ("i4",),
+    "keys": ("u8",), "without": ("u1",), "held_out": ("u1",), "absent": ("u4",),
 }  # fmt: skip
-"""The dtypes of more arrays that a run may have: the hashes of the samples' keys, and which samples are left out for
-good; which are held out, in a run that has followed its rows; and in how many epochs a sample was not in the data, or
-kept and not observed."""
+"""The arrays of a run but for those of its policy, and the dtypes that they may have.
+
+Beside counts, labels, guesses and what waits in an open epoch these are the hashes of the samples' keys; which samples
+are left out for good; which are held out, in a run that has followed its rows; and in how many epochs a sample was not
+in the data, or kept and not observed.
+"""
+OF_ROWS = ("keys", "without", "held_out", "absent")  # those that an epoch does not change, beside labels
 BY_OPTION = {"high": "classes", "labels": "labels"}  # the arrays that a run has with an option, and the option
 OPEN = "open-"  # prefix of the names of arrays as the open epoch has changed them
 LOST = "lost-"  # prefix of the names of arrays for rows that are not in the data any more
@@ -254,31 +258,24 @@ def _check_agrees(state: dict[str, Any], arrays: Mapping[str, Mapping[str, Any]]
         for name in ("kept", "would_prune", "without", "by_weight", "held_out"):
             at_most(f"{name} of epoch {number}", record.get(name, 0), high=record.get("samples", samples))
     if arrays or done or is_open:
-        _check_arrays(arrays, run, open=is_open)
+        _check_arrays(arrays, state)
 
 
-def _check_arrays(arrays: Mapping[str, Mapping[str, Any]], run: Mapping[str, Any], *, open: bool) -> None:
-    needed = dict.fromkeys(COUNTING, "u") | {"mean_excess": "f4"} | ({"tally": "u"} if open else {})
-    needed |= {name: "u" for name, option in BY_OPTION.items() if run.get(option) is not None}
-    names = {*arrays, *needed}
-    if open:
+def _check_arrays(arrays: Mapping[str, Mapping[str, Any]], state: Mapping[str, Any]) -> None:
+    run, is_open, shared = state["run"], state["open"], state["shared"]
+    names = {*arrays, *COUNTING, "mean_excess"}
+    names |= {name for name, option in BY_OPTION.items() if run.get(option) is not None}
+    if is_open:
         unchanged = {*COUNTING, *OF_ROWS, "labels", "tally"}
-        names |= {f"{OPEN}{name}" for name in names - unchanged if not name.startswith((OPEN, LOST))}
-    known = {name: kind.str[1:] for name, kind in OF_ROWS.items()} | dict.fromkeys(UNSIGNED, "u")
+        names |= {f"{OPEN}{name}" for name in names - unchanged if not name.startswith((OPEN, LOST))} | {"tally"}
+    if is_open and shared is not None:
+        names |= {f"{OPEN}waiting"} | ({f"{OPEN}waiting-step"} if "steps" in shared else set())
     lost = arrays.get(f"{LOST}keys")
     for name in sorted(names):
-        kind = needed.get(name) or known.get(name.removeprefix(LOST), "iuf")
-        about, size = arrays.get(name), run["samples"]
+        about, size, kinds = arrays.get(name), run["samples"], DTYPES.get(name.removeprefix(LOST).removeprefix(OPEN))
         if lost is not None and name.startswith(LOST):
             size = lost["shape"][0]
-        if about is None or about["shape"] != [size] or not _is_of(kind, about["dtype"]):
+        if about is None or about["shape"] != [size] or not (kinds is None or about["dtype"][1:] in kinds):
             got = "none" if about is None else f"shape {shown(tuple(about['shape']))}, dtype {about['dtype']}"
-            kinds = {"u": "unsigned", "f4": "float32", "u1": "uint8", "u4": "uint32", "u8": "uint64"}.get(kind)
-            raise PrunedataError(
-                f"Expected an array {printable(name)} of shape ({size},), {kinds or 'integers or floats'}. Got {got}."
-            )
-
-
-def _is_of(kind: str, dtype: str) -> bool:
-    """Return whether a dtype is ``kind`` itself, or of one of the kinds in it."""
-    return dtype[1:] == kind if len(kind) == 2 else np.dtype(dtype).kind in kind
+            wanted = "integers or floats" if kinds is None else " or ".join(np.dtype(kind).name for kind in kinds)
+            raise PrunedataError(f"Expected an array {printable(name)} of shape ({size},), {wanted}. Got {got}.")

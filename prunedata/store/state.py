@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from prunedata.checks import shown
 from prunedata.errors import PrunedataError
-from prunedata.store.schema import COUNTING, LOST, OF_ROWS, OPEN, anything, check, check_state, dtype_of
+from prunedata.store.schema import COUNTING, DTYPES, LOST, OPEN, anything, check, check_state, dtype_of
 from prunedata.types import Array, Arrays, Counts, Guesses, Keys, Mask
 
-__all__ = ["COUNTING", "GUESS", "LABEL", "LOST", "NARROW", "OF_ROWS", "OPEN", "RunState", "guessed_classes", "span_of"]
+__all__ = ["COUNTING", "DTYPES", "GUESS", "LABEL", "LOST", "NARROW", "OPEN", "RunState", "guessed_classes", "span_of"]
 
 LABEL = "label"  # name of the array of labels as batches brought them: 0 for none so far, 1 for -100, and others plus 2
 GUESS = "guess"
@@ -49,7 +49,7 @@ class RunState:
     shared: dict[str, Any] | None = None  # how processes share global batches; then arrays have losses that wait
     data: Sequence[str | None] | None = None  # fingerprints of some samples
     arrays: Arrays = field(default_factory=dict)
-    """``counts``, ``hits``, ``visits``; within an epoch ``tally``; those of :data:`OF_ROWS` that the run has; and those
+    """``counts``, ``hits``, ``visits``; within an epoch ``tally``; those of :data:`DTYPES` that the run has; and those
     of the policy. Empty before the first commit. Rows that the data has lost have the same arrays, under names with
     ``lost-`` before them, shape (lost,)."""
 

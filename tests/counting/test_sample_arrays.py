@@ -161,10 +161,6 @@ def test_arrays_stand_as_the_epoch_found_them_and_within_it_as_its_losses_change
         return {name: (array.dtype, array.tolist()) for name, array in arrays.items()}
 
     run, kind = one(), np.dtype(np.float32)
-    names = ("mine", "mean_excess")
-    everything = {*names, *(f"open-{name}" for name in names)}
-    assert run.wanted({}, within=False) == dict.fromkeys(names, kind)
-    assert run.wanted({}, within=True) == dict.fromkeys(everything, kind)
     opened = run.copies()
     run.add(opened, Batches(np.array([1, 1]), np.array([3.0, 4]), np.array([2]), np.array([2.5])), np.array([0, 2]))
     assert told(run.finished) == {"mine": (kind, [0, 0]), "mean_excess": (kind, [0, 0])}

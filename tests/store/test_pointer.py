@@ -207,7 +207,12 @@ PLAIN_STATE = {
     "history": [{"number": n} | RECORD for n in (0, 1)],
     "advice": None, "rank": 0, "processes": 1, "left_out": 0, "unseen": None, "shared": None,
 }  # fmt: skip
-COUNTS = {name: np.arange(4, dtype=np.uint8) + n for n, name in enumerate(("counts", "hits", "visits", "tally"))}
+COUNTS = {name: np.arange(4, dtype=np.uint8) + n for n, name in enumerate(("counts", "hits", "visits"))}
+COUNTS |= {
+    "tally": np.arange(4, dtype=np.uint32),
+    "open-waiting": np.zeros(4),
+    "open-waiting-step": np.zeros(4, np.int32),
+}
 COUNTS["mean_excess"] = COUNTS["open-mean_excess"] = np.full(4, 0.5, np.float32)
 
 
