@@ -10,12 +10,12 @@ import torch.distributed as dist
 
 from prunedata.counting.counts import Tally
 from prunedata.counting.joining import join
-from prunedata.counting.waiting import Shared, SharedBatches
 from prunedata.errors import PrunedataError
 from prunedata.run.epoch import Epoch
 from prunedata.run.group import Group
 from prunedata.run.meter import EpochSums
 from prunedata.run.pruner import Pruner
+from prunedata.run.waiting import Shared, SharedBatches
 from prunedata.types import Arrays, Floats
 
 

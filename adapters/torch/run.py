@@ -13,11 +13,11 @@ from prunedata.adapters.torch.ranks import Ranks, gather_numbers
 from prunedata.adapters.torch.seeds import WorkerSeeds
 from prunedata.adapters.torch.trainers import missing_adapter
 from prunedata.counting.counts import Tally
-from prunedata.counting.waiting import Shared, SharedSteps
 from prunedata.errors import LossError, PrunedataError
 from prunedata.run.adapter import Adapter, Delivery, check_iterated
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
+from prunedata.run.waiting import Shared, SharedSteps
 
 
 class TorchRun(Adapter):

@@ -27,9 +27,9 @@ from benchmarks.common.timing import Row, alternate, machine, show_rows
 from prunedata import Pruner, Schedule
 from prunedata.adapters.torch.ranks import Ranks
 from prunedata.counting.counts import Tally
-from prunedata.counting.waiting import SharedBatches, WaitingLosses
 from prunedata.policies import DroppingCount
 from prunedata.run.meter import EpochSums
+from prunedata.run.waiting import SharedBatches, WaitingLosses
 from prunedata.types import Mask
 
 __all__ = ["main"]

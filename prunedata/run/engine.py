@@ -16,7 +16,6 @@ from prunedata.counting.batches import Taken, plain_ids
 from prunedata.counting.buffer import LossBuffer
 from prunedata.counting.counts import SampleCounts, Tally
 from prunedata.counting.guess import are_multiples, plain_labels
-from prunedata.counting.waiting import Shared
 from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
 from prunedata.plan.onset import Figures, check_figure, find_onset
 from prunedata.plan.schedule import Schedule
@@ -31,6 +30,7 @@ from prunedata.run.meter import EpochSums, Meter
 from prunedata.run.open import OpenEpoch
 from prunedata.run.options import RunOptions, warn_of_lost_figure, warn_of_multiples
 from prunedata.run.pruning import Pruning
+from prunedata.run.waiting import Shared
 from prunedata.store.state import GUESS, LABEL, RunState
 from prunedata.types import Arrays
 from prunedata.uninterrupted import Uninterrupted

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from prunedata.counting.counts import Tally
-from prunedata.counting.waiting import Shared
 from prunedata.run.epoch import Epoch
+from prunedata.run.waiting import Shared
 from prunedata.types import Arrays, Floats
 
 

@@ -12,7 +12,6 @@ from prunedata.counting.batches import Batches
 from prunedata.counting.counts import Tally, find_hits
 from prunedata.counting.guess import plain_labels
 from prunedata.counting.sample_arrays import SampleArrays
-from prunedata.counting.waiting import Shared, WaitingLosses, in_words
 from prunedata.errors import LossError, PrunedataError, SkippedSamples
 from prunedata.plan.onset import trust_in
 from prunedata.policies.protocol import Policy
@@ -21,6 +20,7 @@ from prunedata.run.adapter import Delivery
 from prunedata.run.epoch import Epoch, Role, read_only
 from prunedata.run.group import Group
 from prunedata.run.meter import EpochSums, Meter
+from prunedata.run.waiting import Shared, WaitingLosses, in_words
 from prunedata.store.state import OPEN, RunState
 from prunedata.types import Array, Arrays, Floats, Ids, Mask
 

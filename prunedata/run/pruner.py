@@ -14,7 +14,6 @@ import numpy.typing as npt
 from prunedata.checks import integer, warn
 from prunedata.counting.guess import two_likeliest
 from prunedata.counting.joining import joined
-from prunedata.counting.waiting import Shared
 from prunedata.errors import FinishedWarning, LossError, PrunedataError
 from prunedata.keys import hash_keys, own_keys
 from prunedata.plan.savings import savings
@@ -37,6 +36,7 @@ from prunedata.run.options import (
     warn_of_no_factors,
     warn_of_whole_batches,
 )
+from prunedata.run.waiting import Shared
 from prunedata.store.state import GUESS, RunState, guessed_classes
 from prunedata.types import Arrays, Counts, Keys, LeaveOut, Mask
 

@@ -13,11 +13,11 @@ from sklearn.metrics import roc_auc_score
 from prunedata import Adapter, Delivery, Pruner, Schedule
 from prunedata.counting.counts import Tally
 from prunedata.counting.joining import join
-from prunedata.counting.waiting import SharedBatches, SharedSteps, WaitingLosses
 from prunedata.errors import LossError, PrunedataError, SkippedSamples
 from prunedata.policies import DroppingCount, EasyPruning, LossRanked, RunningLoss
 from prunedata.run.epoch import Epoch
 from prunedata.run.group import Group
+from prunedata.run.waiting import SharedBatches, SharedSteps, WaitingLosses
 
 # What several processes had observed of an epoch, joined: the state of one process that had observed it all.
 

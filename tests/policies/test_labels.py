@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from prunedata import Pruner, Schedule, advise
 from prunedata.cli.main import main
-from prunedata.counting.waiting import SharedBatches
 from prunedata.findings.inspection import advise_now
 from prunedata.findings.searched import state_of
+from prunedata.run.waiting import SharedBatches
 from tests.common.programs import FEWER
 from tests.run.test_rejoined import in_ranks
 

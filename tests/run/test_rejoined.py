@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from prunedata import Pruner, Schedule
 from prunedata.counting.joining import join
-from prunedata.counting.waiting import SharedBatches
 from prunedata.errors import LossError, PrunedataError
 from prunedata.policies import RunningLoss
 from prunedata.run.group import Group
+from prunedata.run.waiting import SharedBatches
 from tests.run.alike import known
 
 SAMPLES = 30

@@ -9,11 +9,11 @@ import numpy as np
 from torch.utils.data import DataLoader, DistributedSampler
 
 from prunedata.adapters.torch.run import TorchRun
-from prunedata.counting.waiting import Shared
 from prunedata.errors import PrunedataError
 from prunedata.run.adapter import Delivery
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
+from prunedata.run.waiting import Shared
 from prunedata.types import Mask, SomeIds
 
 

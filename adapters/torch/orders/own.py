@@ -9,11 +9,11 @@ import numpy as np
 from torch.utils.data import DistributedSampler
 
 from prunedata.adapters.torch.orders.sampled import SampledOrder
-from prunedata.counting.waiting import SharedBatches
 from prunedata.errors import PrunedataError
 from prunedata.run.epoch import Epoch
 from prunedata.run.order import epoch_order
 from prunedata.run.pruner import Pruner
+from prunedata.run.waiting import SharedBatches
 from prunedata.types import SomeIds
 
 Uneven = Literal["weights", "drop", "pad"]

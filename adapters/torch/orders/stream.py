@@ -10,10 +10,10 @@ from torch.utils.data import DataLoader
 
 from prunedata.adapters.torch.orders.base import Order
 from prunedata.adapters.torch.trainers import is_accelerate
-from prunedata.counting.waiting import SharedSteps
 from prunedata.errors import LossError, PrunedataError
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
+from prunedata.run.waiting import SharedSteps
 from prunedata.types import SomeIds
 
 

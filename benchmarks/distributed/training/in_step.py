@@ -20,8 +20,8 @@ from benchmarks.distributed.training.replica import Batch, Checkpoint, Replica, 
 from benchmarks.distributed.training.task import Told, Training, facts_of
 from prunedata import Pruner
 from prunedata.adapters.torch.ranks import Ranks, compare
-from prunedata.counting.waiting import SharedBatches
 from prunedata.run.epoch import Epoch
+from prunedata.run.waiting import SharedBatches
 
 __all__ = ["Started", "launched", "train_as_rank", "train_in_step"]
 

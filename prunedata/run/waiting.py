@@ -1,38 +1,19 @@
 """Losses that wait for the mean of their global batch, of which each process has observed a part."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from prunedata.counting.batches import Batches
+from prunedata.run.epoch import Epoch
 from prunedata.types import Arrays, Floats, Ids, Losses, Mask, Means, Recorded
 
-__all__ = ["Ordered", "Shared", "SharedBatches", "SharedSteps", "WaitingLosses", "in_words"]
+__all__ = ["Shared", "SharedBatches", "SharedSteps", "WaitingLosses", "in_words"]
 
 LOSSES, STEPS = "open-waiting", "open-waiting-step"
 """Names of the saved arrays: the losses that wait, and the steps that they belong to."""
-
-
-class Ordered(Protocol):
-    """The part of an epoch that is needed here: which samples it keeps, and in which order."""
-
-    @property
-    def keep(self) -> Mask:
-        """True for the samples that are kept, shape (samples,)."""
-
-    @property
-    def trained(self) -> Mask:
-        """True for the samples that are trained on, shape (samples,)."""
-
-    @property
-    def zero_weights(self) -> bool:
-        """Whether some kept samples may have the weight 0."""
-
-    def order_of(self, which: Mask, *, shuffle: bool = True) -> Iterator[npt.NDArray[np.integer]]:
-        """Yield the ids of some samples in the epoch's order, in arrays of shape (n,)."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +41,7 @@ class SharedBatches:
         """Return whether the global batches of these samples are known, which is always so."""
         return True
 
-    def cut(self, epoch: Ordered, waits: Mask, settled: Mask) -> tuple[Ids, Ids, int]:
+    def cut(self, epoch: Epoch, waits: Mask, settled: Mask) -> tuple[Ids, Ids, int]:
         """Return the samples that wait, batch after batch, the batch of each, and how many batches there are."""
         ids: list[Ids] = []
         numbers: list[Ids] = []
@@ -113,7 +94,7 @@ class SharedSteps:
         """Return whether these samples came in steps that all processes took."""
         return bool((self.steps[ids] >= 0).all())
 
-    def cut(self, epoch: Ordered, waits: Mask, settled: Mask) -> tuple[Ids, Ids, int]:
+    def cut(self, epoch: Epoch, waits: Mask, settled: Mask) -> tuple[Ids, Ids, int]:
         """Return the samples that wait, step after step, the step of each, and how many steps there were."""
         ids = np.flatnonzero(waits)
         ids = ids[np.argsort(self.steps[ids], kind="stable")]
@@ -184,7 +165,7 @@ class WaitingLosses:
 
     def settle(
         self,
-        epoch: Ordered,
+        epoch: Epoch,
         settled: Mask,
         add_up: Callable[[Floats], Floats] | None = None,
         epoch_sums: tuple[float, float] = (0.0, 0.0),
