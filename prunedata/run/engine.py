@@ -145,11 +145,11 @@ class Engine:
     def _selected(self) -> Epoch:
         """Return the next epoch with the roles of its samples."""
         pruning, number = self.pruning, self.ledger.next_epoch
-        pruned, num_pruned, by_weight = pruning.prunes(number), pruning.num_pruned, pruning.leave_out == "weight"
+        pruned, num_pruned, by_weight = pruning.prunes(number), pruning.num_pruned, self.options.leave_out == "weight"
         roles, weights, trained = pruning.roles, None, pruning.trainable
         if pruned and num_pruned:
             counts, among = self.ledger.counts, pruning.among
-            if pruning.auto:  # unless rows have moved away, and fewer are left that were observed
+            if self.options.auto:  # unless rows have moved away, and fewer are left that were observed
                 seen = pruning.observed(counts.visits)
                 among = among if seen is None or np.count_nonzero(seen) < num_pruned else seen
             arrays = pruning.compared(self.ledger.arrays.finished, among)
@@ -159,7 +159,7 @@ class Engine:
             roles = np.where((roles == Role.TRAINED if among is None else among) & ~keep, out, roles)
             trained -= num_pruned
         # By weight, a trainer may also deliver samples that are left out for good.
-        zero_weights = pruning.holds_out or (by_weight and trained < roles.size)
+        zero_weights = self.options.holdout is not None or (by_weight and trained < roles.size)
         if zero_weights and weights is None:
             weights = read_only((roles == Role.TRAINED).astype(np.float32))
         return Epoch(number, pruned, read_only(roles), self.options.seed, weights, zero_weights)
@@ -229,14 +229,12 @@ class Engine:
         ledger.arrays.adds_excess = self.figures.onset is None
         before = pruning.advice
         # A run that prunes already is advised once more by the figure, as it shows that there are wrong labels.
-        if pruning.auto and (before is None or (self.figures.onset is not None and before.onset is None)):
+        if self.options.auto and (before is None or (self.figures.onset is not None and before.onset is None)):
             if earlier is not None:
-                ledger.history[-1] |= pruning.seen(
-                    ledger.history, ledger.arrays.finished, earlier, ledger.counts.visits
-                )
-            advice = pruning.advise(ledger.history, ledger.arrays.finished, ledger.counts.visits)
+                ledger.history[-1] |= pruning.seen(ledger, earlier)
+            advice = pruning.advise(ledger)
             if advice.schedule is not None:
-                pruning.go_on(advice.schedule, advice)
+                pruning.schedule, pruning.advice = advice.schedule, advice
 
     @property
     def is_validated(self) -> bool:
@@ -252,14 +250,14 @@ class Engine:
         Figures are expected as often as they came before; and in the first two epochs of a run with ``auto``.
         """
         number = self.ledger.next_epoch - (self.opened is None)
-        if self.pruning.holds_out or self.is_validated or number < 0:
+        if self.options.holdout is not None or self.is_validated or number < 0:
             return False
         return self._expects_figure(number) and (self.opened is None or self.is_complete())
 
     def _expects_figure(self, number: int) -> bool:
         given = [record["number"] for record in self.ledger.history if "validation" in record]
         if not given:
-            return self.pruning.auto and number < 2
+            return self.options.auto and number < 2
         every = min(later - before for before, later in pairwise([-1, *given]))
         return bool(number - given[-1] >= every)
 
@@ -273,7 +271,7 @@ class Engine:
 
     def _check_figures(self, *, resumed: bool) -> None:
         """Compare the figures of all processes before an epoch begins; warn if a resumed run lacks one."""
-        if self.group.processes > 1 and not self.pruning.holds_out:
+        if self.group.processes > 1 and self.options.holdout is None:
             self.group.agree("validation figures", self.figures.number, self.figures.newest)
         if resumed and self.figures.number and self.awaits_figure:
             warn_of_lost_figure(self.ledger.history[-1]["number"])
@@ -287,7 +285,7 @@ class Engine:
                 f"Expected one validation figure for epoch {self.ledger.next_epoch - (self.opened is None)}. Got a "
                 "second one: call validated() once an epoch."
             )
-        if self.pruning.holds_out:
+        if self.options.holdout is not None:
             raise PrunedataError(
                 "Expected no validation figure in a run that holds samples out. Got one: build the Pruner without "
                 "holdout, or don't call validated()."
@@ -345,7 +343,7 @@ class Engine:
             "overhead": self.meter.overhead.elapsed,
         }
         pruning = self.pruning
-        if pruning.leave_out == "nothing":
+        if self.options.leave_out == "nothing":
             record["would_prune"] = pruning.num_pruned if pruning.would_prune(epoch.number) else 0
         if epoch.trained_on < pruning.trainable:
             before, self.ledger.sketch = self.ledger.sketch, sketch(epoch.trained | (pruning.roles != Role.TRAINED))
@@ -419,9 +417,7 @@ class Engine:
     def rewindow(self, window: int) -> None:
         """Begin a new window of ``window`` epochs with the next epoch."""
         first = self.ledger.next_epoch + (self.opened is not None)
-        schedule = self.pruning.schedule.rewindow(first, window)
-        with self.uninterrupted:
-            self.pruning.go_on(schedule, self.pruning.advice)
+        self.pruning.schedule = self.pruning.schedule.rewindow(first, window)
 
     # -- losses
 
@@ -590,7 +586,7 @@ class Engine:
                 adapter.forget()
             self._close()
             self._failed, self._resumed = False, True
-            self.pruning.go_on(schedule, advice)
+            self.pruning.schedule, self.pruning.advice = schedule, advice
             self.pruning.restore(state.without, state.held_out)
             self.identity.restore(state)
             self.figures = find_onset(state.history)

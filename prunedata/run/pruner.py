@@ -274,7 +274,7 @@ class Pruner:
         pruning, ledger = self._engine.pruning, self._engine.ledger
         if pruning.advice is not None:
             return pruning.advice
-        return pruning.advise(ledger.history, ledger.arrays.finished, ledger.counts.visits)
+        return pruning.advise(ledger)
 
     @property
     def without(self) -> Mask:
@@ -843,7 +843,7 @@ class Pruner:
         if self.holdout is not None and len(self.history) == 1:
             warn_of_large_losses(self.history[0]["mean_loss"] or 0.0)
         engine = self._engine
-        if engine.pruning.auto and engine.figures.only_falls:
+        if engine.options.auto and engine.figures.only_falls:
             self._warn_once(warn_of_falling)
         if engine.pruning.keeps_doubted:
             self._warn_once(warn_of_whole_batches, self.advice.prune, self.samples, self.batch_size)

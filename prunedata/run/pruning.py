@@ -22,6 +22,7 @@ from prunedata.types import Array, Arrays, Counts, Mask, Roles
 
 if TYPE_CHECKING:
     from prunedata.findings.advice import Advice
+    from prunedata.run.ledger import Ledger
     from prunedata.run.options import RunOptions
 
 MANY = 0.05
@@ -35,20 +36,17 @@ class Pruning:
     """
 
     def __init__(self, options: RunOptions) -> None:
-        self.given = self.schedule = options.schedule
-        self.auto, self.leave_out, self.holds_out = options.auto, options.leave_out, options.holdout is not None
+        self._options, self.schedule = options, options.schedule
         self.advice: Advice | None = None
-        self._labels: Array | None = None if options.labels is None else options.labels.numbers
-        self._samples, self._prune, self._batch_size = options.samples, options.prune, options.batch_size
-        self.roles: Roles = np.broadcast_to(Role.TRAINED, (self._samples,))
+        self.roles: Roles = np.broadcast_to(Role.TRAINED, (options.samples,))
         """The role of each sample in an epoch that isn't pruned, shape (samples,), see :class:`Role`. Read-only."""
-        self._numbers = [0, self._samples, 0, 0]  # how many samples have each role
+        self._numbers = [0, options.samples, 0, 0]  # how many samples have each role
         self._drawn: Mask | None = None  # the held-out samples that the seed draws
         self._moved = False  # whether other samples are held out than the seed draws, as the run has followed its rows
-        if not (self.leave_out == "nothing" or self.auto):
+        if not (options.leave_out == "nothing" or options.auto):
             self._warn_if_idle()
         if options.holdout is not None:
-            self._drawn = draw_holdout(self._samples, options.holdout, options.seed)
+            self._drawn = draw_holdout(options.samples, options.holdout, options.seed)
             self._assign(self._changed(self.roles, self._drawn, Role.HELD_OUT))
         if options.without is not None and options.without.any():
             self._assign(self._changed(self.roles, options.without, Role.LEFT_OUT))
@@ -56,19 +54,20 @@ class Pruning:
     @property
     def num_pruned(self) -> int:
         """How many samples a pruned epoch leaves out (PruningNum), whole batches kept."""
-        prune = self._prune if self.advice is None else min(self._prune, self.advice.prune)
-        return self.trainable - count_kept(self.trainable, prune, self._batch_size)
+        prune = self._options.prune if self.advice is None else min(self._options.prune, self.advice.prune)
+        return self.trainable - count_kept(self.trainable, prune, self._options.batch_size)
 
     @property
     def keeps_doubted(self) -> bool:
         """Whether whole batches keep all of the samples that a run was advised to leave out, if these are many."""
-        advised = 0 if self.advice is None or self.leave_out == "nothing" else min(self._prune, self.advice.prune)
+        options, advice = self._options, self.advice
+        advised = 0 if advice is None or options.leave_out == "nothing" else min(options.prune, advice.prune)
         return advised > MANY * self.trainable and not self.num_pruned
 
     @property
     def among(self) -> Mask | None:
         """The samples that epochs may train on, shape (samples,); None for all."""
-        return None if self.trainable == self._samples else self.roles == Role.TRAINED
+        return None if self.trainable == self.roles.size else self.roles == Role.TRAINED
 
     @property
     def trainable(self) -> int:
@@ -88,7 +87,7 @@ class Pruning:
     def restore(self, without: Mask | None, held_out: Mask | None) -> None:
         """Take the roles of a restored state, see :meth:`roles_with`."""
         self._assign(self.roles_with(without, held_out))
-        self._moved = held_out is not None and self.holds_out
+        self._moved = held_out is not None and self._drawn is not None
 
     def roles_with(self, without: Mask | None, held_out: Mask | None) -> Roles:
         """Return the roles with the samples of a state that are left out for good, or held out.
@@ -105,14 +104,13 @@ class Pruning:
     def _changed(self, roles: Roles, which: Mask, role: np.uint8) -> Roles:
         """Return the roles with those of some samples changed."""
         roles = np.where(which, role, roles)
-        rest = int(np.count_nonzero(roles == Role.TRAINED))
-        if rest <= self._prune:
+        rest, prune = int(np.count_nonzero(roles == Role.TRAINED)), self._options.prune
+        if rest <= prune:
             told = "left out for good: prune less"
             if role == Role.HELD_OUT:
                 told = "held out: hold fewer out, or prune less"
             raise PrunedataError(
-                f"Expected more samples than the {self._prune} that pruned epochs leave out. Got {rest} that are not "
-                f"{told}."
+                f"Expected more samples than the {prune} that pruned epochs leave out. Got {rest} that are not {told}."
             )
         return roles
 
@@ -128,54 +126,55 @@ class Pruning:
 
     def would_prune(self, epoch: int) -> bool:
         """Whether epoch number ``epoch`` would be pruned if the run did not only observe."""
-        decided = not self.auto or (self.advice is not None and self.advice.verdict == "prune")
+        decided = not self._options.auto or (self.advice is not None and self.advice.verdict == "prune")
         return decided and self.schedule.prunes(epoch)
 
     def prunes(self, epoch: int) -> bool:
         """Whether epoch number ``epoch`` is pruned."""
-        return self.leave_out != "nothing" and self.would_prune(epoch)
+        return self._options.leave_out != "nothing" and self.would_prune(epoch)
 
     def kept_in(self, epoch: int) -> int:
         """How many samples epoch number ``epoch`` delivers."""
-        shortened = self.leave_out == "delivery" and self.prunes(epoch)
-        delivered = self._samples - self.num_without
+        shortened = self._options.leave_out == "delivery" and self.prunes(epoch)
+        delivered = self.roles.size - self.num_without
         return delivered - self.num_pruned if shortened else delivered
 
     def observed(self, visits: Counts) -> Mask | None:
         """The samples that epochs may train on and that were observed, shape (samples,); None for all."""
         return doubts.observed(visits, self.among)
 
-    def advise(self, history: Sequence[Mapping[str, Any]], arrays: Arrays, visits: Counts) -> Advice:
+    def advise(self, ledger: Ledger) -> Advice:
         """Return advice by the finished epochs; with ``auto`` it leaves out no more than the run may."""
         from prunedata.findings.advice import advise  # noqa: PLC0415 (only where a run is to be advised)
 
-        losses, labels = self._losses(history, arrays, self.observed(visits))
-        return advise(history, self.given, losses, labels=labels, prune=self._prune if self.auto else None)
+        losses, labels = self._losses(ledger.history, ledger.arrays.finished, self.observed(ledger.counts.visits))
+        most = self._options.prune if self._options.auto else None
+        return advise(ledger.history, self._options.schedule, losses, labels=labels, prune=most)
 
     @property
     def looks(self) -> bool:
         """Whether it still looks for labels to doubt."""
-        return self.auto and self.advice is None
+        return self._options.auto and self.advice is None
 
-    def seen(
-        self, history: Sequence[Mapping[str, Any]], arrays: Arrays, before: Arrays, visits: Counts
-    ) -> dict[str, float]:
-        """Return what the record of the last epoch keeps for advice, by the arrays after it and before it."""
+    def seen(self, ledger: Ledger, before: Arrays) -> dict[str, float]:
+        """Return what the record of the last epoch keeps for advice; ``before`` are the arrays before it."""
         from prunedata.findings.advice import newest_of, seen  # noqa: PLC0415 (only "auto" looks)
 
-        if len(history) < doubts.onset_from(self.given.epochs):
+        history, arrays, schedule = ledger.history, ledger.arrays.finished, self._options.schedule
+        if len(history) < doubts.onset_from(schedule.epochs):
             return {}
-        among = self.observed(visits)
+        among = self.observed(ledger.counts.visits)
         newest, (earlier, _) = newest_of(arrays, before), self._losses(history[:-1], before, among)
         newest = newest if among is None else newest[among]
-        return seen(history, self.given, *self._losses(history, arrays, among), before=earlier, newest=newest)
+        return seen(history, schedule, *self._losses(history, arrays, among), before=earlier, newest=newest)
 
     def _labels_in(self, arrays: Arrays, among: Mask | None) -> Array | None:
-        return doubts.known_labels(self._labels, arrays.get(LABEL), among)
+        given = self._options.labels
+        return doubts.known_labels(None if given is None else given.numbers, arrays.get(LABEL), among)
 
     def compared(self, arrays: Arrays, among: Mask | None) -> Arrays:
         """Return the arrays for the policy: with ``auto`` each loss is compared with those of its own label."""
-        labels = self._labels_in(arrays, among) if self.auto else None
+        labels = self._labels_in(arrays, among) if self._options.auto else None
         if labels is None:
             return arrays
         name = RecentLoss.array
@@ -192,13 +191,9 @@ class Pruning:
             return losses, labels
         return losses[among], None if labels is None else labels[among]
 
-    def go_on(self, schedule: Schedule, advice: Advice | None) -> None:
-        """Continue by this schedule and this advice."""
-        self.schedule, self.advice = schedule, advice
-
     def lengthens(self, stored: Schedule) -> bool:
         """Whether the given schedule is a stored one with more epochs, and else the same."""
-        given = self.given
+        given = self._options.schedule
         if given.epochs <= stored.epochs or not _anneal_alike(given, stored):
             return False
         stored = replace(stored, anneal=min(given.anneal, stored.epochs))  # counted from the end, which moves
@@ -214,7 +209,7 @@ class Pruning:
 
     def lengthened(self, in_force: Schedule, stored: Schedule, begun: int) -> Schedule:
         """Return the schedule in force of a stored run with the epochs of the given one, ``begun`` of them begun."""
-        given, epochs = self.given, self.given.epochs
+        given, epochs = self._options.schedule, self._options.schedule.epochs
         if in_force == stored:  # a run that has begun to prune keeps its start
             return replace(given, start=stored.start) if stored.start < begun else given
         more: dict[str, Any] = {"epochs": epochs, "anneal": given.anneal}
@@ -230,7 +225,7 @@ class Pruning:
         if not schedule.ever_prunes:
             why = f"no epoch of {schedule} is pruned: {_why_idle(schedule)}"
         elif not self.num_pruned:
-            why = f"pruned epochs keep all {self._samples} samples: raise prune, or lower batch_size"
+            why = f"pruned epochs keep all {self.roles.size} samples: raise prune, or lower batch_size"
         else:
             return
         warn(f"Expected a run that prunes. Got one that never does: {why}.", NeverPrunesWarning)
