@@ -536,7 +536,7 @@ class Engine:
             self.identity.saved()
             with self.uninterrupted:
                 state = self.state()
-                self.store.write(state.described(), state.arrays)
+                self.store.write(state.to_json(), state.arrays)
 
     def checkpoint(self) -> dict[str, Any]:
         """Return where the run stands as a dict of plain values."""

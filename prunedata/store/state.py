@@ -56,11 +56,7 @@ class RunState:
     # -- as plain values
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything but the arrays, as a dict that JSON can hold."""
-        return self.described() | {"history": [dict(record) for record in self.history]}
-
-    def described(self) -> dict[str, Any]:
-        """Return the same as :meth:`to_json`, without copies of the records."""
+        """Return everything but the arrays, as a dict that JSON can hold; not copies."""
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "arrays"}
 
     @classmethod
@@ -72,7 +68,8 @@ class RunState:
     def to_checkpoint(self) -> dict[str, Any]:
         """Return everything in one dict of plain values, which every format of checkpoints can hold."""
         packed = {name: {"dtype": array.dtype.str, "data": array.tobytes()} for name, array in self.arrays.items()}
-        return {"format": FORMAT, "state": self.to_json(), "arrays": packed}
+        copied = {"history": [dict(record) for record in self.history]}
+        return {"format": FORMAT, "state": self.to_json() | copied, "arrays": packed}
 
     @classmethod
     def from_checkpoint(cls, packed: Any) -> RunState:
