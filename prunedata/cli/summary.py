@@ -99,7 +99,7 @@ def _history(records: list[Mapping[str, Any]]) -> list[str]:
         [
             str(record["number"]),
             "yes" if record["pruned"] else "no",
-            f"{record['kept'] - record.get('by_weight', 0) - record.get('holdout', 0):,}",
+            f"{record['kept'] - record.get('by_weight', 0) - record.get('held_out', 0):,}",
             _figure(record["seconds"], ".2f"),
             _figure(record["overhead"], ".4f"),
             _figure(record["mean_loss"], ".4f"),

@@ -158,6 +158,8 @@ def test_no_command_fails_and_what_they_say_agrees(say, prints, prints_json, kin
     assert facts.saved["pruned_epochs"] == facts.pruned.sum()
     assert kind not in ASIDE or "validated" not in " ".join(facts.advice.evidence)
 
+    told = re.findall(r"^ +\d+ +(?:yes|no) +([\d,]+) ", prints("inspect run.zarr"), re.MULTILINE)
+    assert [int(one.replace(",", "")) for one in told] == trained[-10:]
     for command in ("inspect", "doctor", "advise", "report"):
         out = prints(f"{command} run.zarr")
         if held_out and command in ("inspect", "doctor"):

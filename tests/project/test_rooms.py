@@ -27,6 +27,7 @@ FOREIGN = {
     "_on_before_batch_transfer",  # Lightning's: where a batch comes from the loader
     "_orig_mod",  # of a compiled module: the module
     "_indices",  # of a data set of Hugging Face's: the rows that were selected
+    "_forward_hooks", "_forward_hooks_with_kwargs",  # of a module: what its forward passes call
     "_base",  # of a tensor: the one that it is a view of
     "_data_fetcher", "_should_check_val_fx",  # Lightning's: whether a validation is due
     "_data_source",  # Lightning's: what gives the loader of a fit
