@@ -34,7 +34,7 @@ class WantedPruning(Pruning):
 
     @property
     def num_pruned(self):
-        return self._samples - self.kept_in(min(self.engine.ledger.next_epoch, len(self.wanted) - 1))
+        return self.roles.size - self.kept_in(min(self.engine.ledger.next_epoch, len(self.wanted) - 1))
 
 
 def pruner_of(lengths, samples=48, **options):
