@@ -1,6 +1,7 @@
 """Watch a Lightning Trainer in the user's script, for ``prunedata watch``, without changing its weights."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from inspect import signature
 from math import ceil
 from typing import Any
@@ -261,19 +262,21 @@ class _InOrder(Collate):
 
     def __call__(self, fetched: Any) -> Any:
         ids, samples = fetched if self._with_ids else ([], fetched)
-        batch = self.collate(samples)
+        before = list(samples) if self._seen < self.batches and isinstance(samples, list) else []
+        batch, moved = self.collate(samples), False  # which may sort the list itself
         self._seen += 1
-        if self._seen <= self.batches and _is_moved(samples, batch):
+        if before:
+            with suppress(Exception):  # samples and batches may be anything
+                moved = _is_moved(before, batch)
+        if moved:
             if not self._with_ids:
                 raise PrunedataError(f"Expected samples in the order in which they were fetched. Got others: {SORTS}.")
             ids = ids[:0]
         return (ids, batch) if self._with_ids else batch
 
 
-def _is_moved(samples: Any, batch: Any) -> bool:
+def _is_moved(samples: list[Any], batch: Any) -> bool:
     """Whether a batch has its samples in another order, as far as numbers of theirs that are in it show that."""
-    if not isinstance(samples, list):
-        return False
     columns = [np.asarray(each.cpu()).ravel() for each in tree_leaves(batch) if _is_column(each, len(samples))]
     moved = False
     for numbers in filter(None, map(_numbers, zip(*map(_fields, samples), strict=False))):

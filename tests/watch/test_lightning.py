@@ -117,7 +117,7 @@ def test_losses_are_those_of_a_loop_written_by_hand(tmp_path):
 
 
 OF_SCRIPT = "DataLoader(train, batch_size=16, shuffle=True, num_workers=0)"
-SORTED = "collate_fn=lambda rows: torch.utils.data.default_collate(sorted(rows, key=lambda row: row[1]))"
+SORTED = "collate_fn=lambda rows: (rows.sort(key=lambda row: row[1]), torch.utils.data.default_collate(rows))[1]"
 SORTS = script(options="max_epochs=1", workers=1).replace("num_workers=1", f"num_workers=1, {SORTED}")
 SPLITS = script(
     options="max_epochs=2, reload_dataloaders_every_n_epochs=1",
