@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
-from prunedata.adapters.torch.items import Indexed
+from prunedata.adapters.torch.items import Collate, Indexed
 from prunedata.checks import shown
 from prunedata.errors import PrunedataError
 from prunedata.keys import SampleIds
@@ -119,13 +119,16 @@ class OwnLoader:
         self.batches: int | None = None
         self._rest = 0  # how many rows are left for the last batches of several processes, if these are not full
 
-    def with_ids(self, loader: DataLoader[Any]) -> DataLoader[Any]:
-        """Return a loader like this one, which accelerate has not dealt yet. The given one is not changed."""
+    def with_ids(self, loader: DataLoader[Any], *, tells: bool = False) -> DataLoader[Any]:
+        """Return a loader like this one, which accelerate has not dealt yet. The given one is not changed.
+
+        ``tells`` is as for :class:`Collate`.
+        """
         # Only where one process deals out the parts of a batch they have to be a tensor: which would go to the device
         # with the batch, and its way back would make every step wait for all that the device has still to do.
         dealt = self._key is not None or bool(self._trainer.accelerator.dispatch_batches)
         ids = SampleIds(self._pruner.samples, self._pruner.keys)
-        collate = _CollateWithIds(loader.collate_fn, self.starts, self._key, ids, dealt)
+        collate = _CollateWithIds(Collate(loader.collate_fn, tells=tells), self.starts, self._key, ids, dealt)
         replaced: dict[str, Any] = {"collate_fn": collate}
         if not isinstance(loader.dataset, IterableDataset):
             replaced["dataset"] = Indexed(loader.dataset)
@@ -166,7 +169,7 @@ class OwnLoader:
 class _CollateWithIds:
     """The trainer's collate function, whose batches get the ids of their samples; as a tensor, if they are dealt."""
 
-    collate: Callable[[Any], Any]
+    collate: Collate
     starts: npt.NDArray[np.int64] | None
     key: str | None
     ids: SampleIds
@@ -179,10 +182,9 @@ class _CollateWithIds:
         else:
             places = [self.ids.of(_id_in(sample, self.key)) for sample in fetched]
             samples = [{name: value for name, value in sample.items() if name != self.key} for sample in fetched]
-        ids = np.asarray(places, dtype=np.int64)
-        if self.starts is not None:
+        ids, batch = self.collate((np.asarray(places, dtype=np.int64), samples))
+        if self.starts is not None and len(ids):
             ids = np.concatenate([np.arange(self.starts[row], self.starts[row + 1]) for row in ids])
-        batch = self.collate(samples)
         _check_batch(batch)
         batch[IDS] = torch.from_numpy(ids) if self.dealt else ids
         return batch

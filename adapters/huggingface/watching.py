@@ -16,6 +16,7 @@ from prunedata.adapters.huggingface.joining import refuse_pairs, wrap
 from prunedata.adapters.huggingface.losses import IGNORED, base_of, classes_in, logits_of, part_of
 from prunedata.adapters.huggingface.weighing import WeighingTrainer, hand_over
 from prunedata.adapters.torch.captured import Captured, watch_functions
+from prunedata.adapters.torch.items import SORTS
 from prunedata.adapters.torch.losses import SMALL, kept
 from prunedata.adapters.torch.prints import trains_on
 from prunedata.adapters.torch.ranks import gather_numbers
@@ -120,7 +121,7 @@ class _Training:
         def get_train_dataloader() -> Any:
             loader, deal = unprepared(trainer.accelerator, own_loader)
             given = [loader]
-            epochs.guarded(lambda: given.append(self._own.with_ids(loader)))
+            epochs.guarded(lambda: given.append(self._own.with_ids(loader, tells=True)))
             prepared = deal(given[-1])
             epochs.guarded(lambda: self._own.dealt(loader, prepared))
             return prepared
@@ -136,6 +137,9 @@ class _Training:
         def training_step(model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
             ids = take_ids(inputs)
             if ids is None or epochs.stopped:
+                return own_step(model, inputs, *args, **options)
+            if not len(ids):
+                epochs.stop(PrunedataError(SORTS))
                 return own_step(model, inputs, *args, **options)
             return self._step(ids, own_step, model, inputs, *args, **options)
 

@@ -1,14 +1,12 @@
 """Watch a Lightning Trainer in the user's script, for ``prunedata watch``, without changing its weights."""
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
 from inspect import signature
 from math import ceil
 from typing import Any
 
 import numpy as np
-import torch
-from torch.utils._pytree import tree_leaves, tree_structure, tree_unflatten
+from torch.utils._pytree import tree_structure, tree_unflatten
 from torch.utils.data import DataLoader, IterableDataset
 
 from prunedata.adapters.lightning.callback import DataPruning
@@ -16,7 +14,7 @@ from prunedata.adapters.lightning.framework import BaseCallback
 from prunedata.adapters.lightning.observing import observe
 from prunedata.adapters.lightning.settings import check_settings
 from prunedata.adapters.torch.captured import Captured, watch_functions
-from prunedata.adapters.torch.items import Collate, Indexed
+from prunedata.adapters.torch.items import SORTS, Collate, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.adapters.torch.wrap import copied, wrap
 from prunedata.adapters.watched.epochs import WatchedEpochs
@@ -28,11 +26,6 @@ from prunedata.types import SomeIds
 
 __all__ = ["watch"]
 
-SORTS = (
-    "its collate function changes the order of the samples, so that losses would be recorded for others: keep the "
-    "order, as pack_padded_sequence(enforce_sorted=False) allows; or train in the script on pruner.wrap(loader, "
-    'id_key="id")'
-)
 LONG = 1000
 """Epochs of a run of which nobody says how long it is."""
 
@@ -191,7 +184,7 @@ class _Fit:
             return loader
         if self._leaves_out:
             return self._pruned[1]
-        replaced = {"dataset": Indexed(loader.dataset), "collate_fn": _InOrder(loader.collate_fn, with_ids=True)}
+        replaced = {"dataset": Indexed(loader.dataset), "collate_fn": Collate(loader.collate_fn, tells=True)}
         like = copied(loader, type(loader), replaced)
         others.append((loader, like))
         return like
@@ -217,8 +210,7 @@ class _Fit:
         self._newest = loader
         if self._leaves_out and loader is not self._pruned[0]:
             begins, pruner = self._pruner is None, self._run()
-            tried = copied(loader, type(loader), {"collate_fn": _InOrder(loader.collate_fn, with_ids=False)})
-            self._pruned = loader, wrap(tried, pruner, with_ids=True)
+            self._pruned = loader, wrap(loader, pruner, with_ids=True)
             if begins:
                 callback = _Unsaved(pruner)
                 callback.setup(self._trainer, self._model, "fit")
@@ -246,64 +238,6 @@ class _Fit:
     def _tries(self) -> bool:
         """Whether a tuner of Lightning's trains: it takes all callbacks away, and restores a checkpoint afterwards."""
         return bool(self._callbacks) and not any(one in self._trainer.callbacks for one in self._callbacks)
-
-
-class _InOrder(Collate):
-    """Sees in the first batches of each process whether the user's function keeps the order of its samples.
-
-    If not, there are no ids, or without ids an error. The function is called as often as ever: it may draw numbers.
-    """
-
-    batches = 4
-
-    def __init__(self, collate: Callable[[Any], Any], *, with_ids: bool) -> None:
-        super().__init__(collate)
-        self._with_ids, self._seen = with_ids, 0
-
-    def __call__(self, fetched: Any) -> Any:
-        ids, samples = fetched if self._with_ids else ([], fetched)
-        before = list(samples) if self._seen < self.batches and isinstance(samples, list) else []
-        batch, moved = self.collate(samples), False  # which may sort the list itself
-        self._seen += 1
-        if before:
-            with suppress(Exception):  # samples and batches may be anything
-                moved = _is_moved(before, batch)
-        if moved:
-            if not self._with_ids:
-                raise PrunedataError(f"Expected samples in the order in which they were fetched. Got others: {SORTS}.")
-            ids = ids[:0]
-        return (ids, batch) if self._with_ids else batch
-
-
-def _is_moved(samples: list[Any], batch: Any) -> bool:
-    """Whether a batch has its samples in another order, as far as numbers of theirs that are in it show that."""
-    columns = [np.asarray(each.cpu()).ravel() for each in tree_leaves(batch) if _is_column(each, len(samples))]
-    moved = False
-    for numbers in filter(None, map(_numbers, zip(*map(_fields, samples), strict=False))):
-        for column in columns:
-            own = np.asarray(numbers).astype(column.dtype)
-            if np.array_equal(own, column):
-                if own.min() < own.max():
-                    return False
-            else:
-                moved |= np.array_equal(np.sort(own), np.sort(column))
-    return moved
-
-
-def _is_column(part: Any, samples: int) -> bool:
-    return isinstance(part, torch.Tensor) and part.shape[:1] == (samples,) and part.numel() == samples
-
-
-def _fields(sample: Any) -> list[Any]:
-    if isinstance(sample, Mapping):
-        return list(sample.values())
-    return list(sample) if isinstance(sample, (tuple, list)) else [sample]
-
-
-def _numbers(field: tuple[Any, ...]) -> list[Any] | None:
-    """Return what samples have in a field, if each has one number there."""
-    found = [each.item() if getattr(each, "ndim", None) == 0 else each for each in field]
-    return found if all(isinstance(each, (int, float)) for each in found) else None
 
 
 class _Unsaved(DataPruning):

@@ -1,11 +1,14 @@
 """Ids that travel with their samples: through the dataset, the worker and the collate function."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from math import prod
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset
+from torch.utils._pytree import tree_leaves
+from torch.utils.data import Dataset, default_collate
 
 from prunedata.errors import PrunedataError
 from prunedata.types import SomeIds
@@ -52,16 +55,81 @@ class Indexed(Dataset[Any]):
         return getattr(self.dataset, name)
 
 
-class Collate:
-    """Collates samples by the user's function, and passes their ids on."""
+SORTS = (
+    "its collate function changes the order of the samples, so that losses would be recorded for others: keep the "
+    "order, as pack_padded_sequence(enforce_sorted=False) allows"
+)
 
-    def __init__(self, collate: Callable[[Any], Any]) -> None:
-        self.collate = collate
+
+class Collate:
+    """Collates samples by the user's function, and passes their ids on.
+
+    If the first batches of a process show that the function changes the order of the samples, it raises
+    :class:`PrunedataError`; with ``tells`` there are no ids from then on, and the batches are as ever. The function is
+    called as often as ever, too: it may draw numbers.
+    """
+
+    batches, enough = 4, 3
+
+    def __init__(self, collate: Callable[[Any], Any], *, tells: bool = False) -> None:
+        self.collate, self.tells = collate, tells
+        self._left = 0 if collate is default_collate else self.batches
+        """How many more batches are looked at."""
+        self._moved = 0
 
     def __call__(self, fetched: tuple[SomeIds, Any]) -> tuple[SomeIds, Any]:
         """Return the ids, and the collated samples."""
         ids, samples = fetched
-        return ids, self.collate(samples)
+        before = list(samples) if self._left and isinstance(samples, list) else []
+        batch = self.collate(samples)  # it may sort the list itself
+        if before:
+            self._left -= 1
+            with suppress(Exception):  # samples and batches may be anything
+                self._moved += _moved(before, batch)
+        if self._moved < self.enough:
+            return ids, batch
+        if self.tells:
+            return ids[:0], batch
+        raise PrunedataError(
+            f"Expected a collate function that keeps the order of its samples. Got another: {SORTS}; or, for a "
+            'DataLoader, let their ids travel with them: pruner.wrap(loader, id_key="id").'
+        )
+
+
+def _moved(samples: list[Any], batch: Any) -> int:
+    """Return how surely the numbers of samples that are in a batch show another order there; 0 if they do not.
+
+    Of two classes another number of the batch may have as many of each by chance: that has to come again.
+    """
+    leaves = tree_leaves(dict(batch) if isinstance(batch, Mapping) else batch)
+    columns = [np.asarray(each.cpu()).ravel() for each in leaves if _is_column(each, len(samples))]
+    surely = 0
+    for numbers in filter(None, map(_numbers, zip(*map(_fields, samples), strict=False))):
+        different = len(set(numbers))
+        for column in columns:
+            own = np.asarray(numbers).astype(column.dtype)
+            if np.array_equal(own, column):
+                if different > 1:
+                    return 0
+            elif np.array_equal(np.sort(own), np.sort(column)):
+                surely = max(surely, Collate.enough if different > 2 else 1)
+    return surely
+
+
+def _is_column(part: Any, samples: int) -> bool:
+    return isinstance(part, torch.Tensor) and part.shape[:1] == (samples,) and part.numel() == samples
+
+
+def _fields(sample: Any) -> list[Any]:
+    if isinstance(sample, Mapping):
+        return list(sample.values())
+    return list(sample) if isinstance(sample, (tuple, list)) else [sample]
+
+
+def _numbers(field: tuple[Any, ...]) -> list[Any] | None:
+    """Return what samples have in a field, if each has one number there."""
+    found = [each.item() if prod(getattr(each, "shape", (0,))) == 1 else each for each in field]
+    return found if all(isinstance(each, (int, float)) for each in found) else None
 
 
 class CollatePairs:

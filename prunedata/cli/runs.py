@@ -150,9 +150,9 @@ def _suspects_lines(run: RunState, rows: list[dict[str, Any]]) -> list[str]:
         ]
         for row in rows
     ]
-    rest = told_unsearched(run)
+    rest, done = told_unsearched(run), len(run.history)
     return [
-        f"most suspect of {run.samples:,} samples after {len(run.history):,} epochs",
+        f"most suspect of {run.samples:,} samples after {done:,} epoch{'s'[: done != 1]}",
         *([] if rest is None else [rest]),
         *table([head, *shown], left=()),
     ]

@@ -115,10 +115,20 @@ arguments.remove_unused_columns = False
 )
 
 
-def test_what_cannot_be_watched_is_said_once_and_trains_on(tmp_path):
-    done, same = run_both(tmp_path, UNKNOWN)
+IN_ITS_ORDER = "data_collator=DataCollatorWithPadding(tokenizer)"
+SORTS = TRAINER + TRAINS.replace(
+    IN_ITS_ORDER,
+    """data_collator=lambda rows: DataCollatorWithPadding(tokenizer)(
+    sorted(rows, key=lambda row: row["label"])
+)""",
+)
+
+
+@pytest.mark.parametrize(("script", "why"), [(UNKNOWN, "Expected logits"), (SORTS, "its collate function changes")])
+def test_what_cannot_be_watched_is_said_once_and_trains_on(script, why, tmp_path):
+    done, same = run_both(tmp_path, script)
     assert same
-    assert done.stderr.count("prunedata: watched no longer: Expected logits") == 1
+    assert done.stderr.count(f"prunedata: watched no longer: {why}") == 1
     assert done.stderr.count("prunedata:") == 2  # and that nothing was seen
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, SubsetRandomSampler
-from transformers import Trainer
+from transformers import Trainer, default_data_collator
 
 from prunedata.adapters.huggingface import PruneTrainerMixin, UntestedReleaseWarning
 from prunedata.adapters.huggingface.checks import NEWEST, OLDEST, check_release
@@ -22,6 +22,7 @@ from tests.adapters.huggingface.trainers import (
     Stop,
     Unpruned,
     build,
+    joined,
     lines,
     pruner_of,
 )
@@ -70,6 +71,20 @@ def test_the_mixin_behind_the_trainer():
 def test_no_pruner(tmp_path):
     with pytest.raises(PrunedataError, match=r"Expected a Pruner as pruner. Got str"):
         PrunedTrainer(model=Net(), train_dataset=Rows(), pruner="pruner")
+
+
+def shortest_first(rows):
+    return default_data_collator(sorted(rows, key=lambda row: row["labels"]))
+
+
+@pytest.mark.parametrize(("kind", "leave_out"), [
+    (PrunedTrainer, "delivery"), (joined, "delivery"), (joined, "weight"),
+])  # fmt: skip
+def test_a_collator_that_sorts(kind, leave_out, tmp_path):
+    trainer, _ = build(pruner_of(leave_out=leave_out), tmp_path, trainer=kind)
+    trainer.data_collator = shortest_first
+    with pytest.raises(PrunedataError, match="keeps the order of its samples"):
+        trainer.train()
 
 
 class Theirs(Trainer):

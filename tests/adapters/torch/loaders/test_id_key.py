@@ -2,6 +2,7 @@
 
 from collections import namedtuple
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.utils.rnn import pack_sequence
@@ -70,6 +71,44 @@ def test_losses_are_those_of_samples_that_were_sorted(dataset, collate, read, st
     pruner = make_pruner()
     train(wrap(DataLoader(dataset, **options), pruner, id_key="id"), pruner, look)
     assert seen == {structure}
+
+
+class Classes(Items):
+    def __getitem__(self, index):
+        return torch.ones(1 + index * 31 % 13), index % 3 % 2
+
+
+@WORKERS
+@pytest.mark.parametrize(
+    ("dataset", "collate"),
+    [(Sequences(), longest_first), (Dicts(), shortest_first), (Classes(), longest_first)],
+    ids=["packed", "dicts", "two classes"],
+)
+def test_without_an_id_key_it_is_seen_that_they_are_sorted(dataset, collate, workers):
+    options = {"batch_size": BATCH, "shuffle": True, "num_workers": workers, "collate_fn": collate}
+    pruner = make_pruner()
+    loader = wrap(DataLoader(dataset, **options), pruner, with_ids=True)
+    pruner.begin_epoch()
+    with pytest.raises(PrunedataError, match="id_key"):
+        for _ in loader:
+            pass
+
+
+def in_order(samples):
+    """The labels one hot; and other numbers of the batch, which are sorted."""
+    features, labels = zip(*samples, strict=True)
+    hot = torch.nn.functional.one_hot(torch.tensor(labels), 2)
+    return torch.nn.utils.rnn.pad_sequence(features), hot, torch.tensor([len(each) for each in features]).sort()[0]
+
+
+@WORKERS
+@pytest.mark.parametrize("collate", [in_order, lambda samples: (torch.arange(BATCH), samples)], ids=["hot", "places"])
+def test_what_keeps_their_order_is_let_alone(collate, workers):
+    options = {"batch_size": BATCH, "num_workers": workers, "collate_fn": collate}
+    pruner = make_pruner()
+    loader = wrap(DataLoader(Classes(), **options), pruner, with_ids=True)
+    pruner.begin_epoch()
+    assert np.concatenate([ids for ids, _ in loader]).size == SAMPLES
 
 
 @pytest.mark.parametrize(
