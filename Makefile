@@ -45,7 +45,7 @@ test: $(VENV)/.dev
 
 # The tests of properties come again, with more examples.
 test-rest: $(VENV)/.dev $(VENV)/.oldest
-	PRUNEDATA_EXAMPLES=15 OMP_NUM_THREADS=1 $(RUN) -m tests --jobs $(JOBS) -m "slow or hypothesis" $(ARGS)
+	PRUNEDATA_EXAMPLES=$${PRUNEDATA_EXAMPLES:-15} OMP_NUM_THREADS=1 $(RUN) -m tests --jobs $(JOBS) -m "slow or hypothesis" $(ARGS)
 
 # What needs another PyTorch is watched in environments of its own, which take some minutes and 13 GB.
 test-trainers: $(VENV)/.dev $(OTHERS)
