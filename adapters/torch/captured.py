@@ -1,5 +1,6 @@
 """Get the losses of single samples from the loss functions of PyTorch that a training step calls anyway."""
 
+import sys
 from collections.abc import Callable
 from functools import cache, wraps
 from inspect import signature
@@ -28,6 +29,8 @@ FUNCTIONS = (
     "gaussian_nll_loss",
 )
 """The loss functions of ``torch.nn.functional``, which the modules of ``torch.nn`` call too."""
+OF_CLASSES = F.cross_entropy, F.nll_loss
+"""Of these the input has a number for each class, and the highest one says which class it is."""
 REPLACED = ("weight", "reduction", "reduce", "size_average")
 """Their arguments that the losses of single samples are computed without."""
 NARROW = torch.float16, torch.bfloat16
@@ -105,12 +108,19 @@ class Captured:
     def _ours(self, returned: Any) -> "list[tuple[Any, _Losses | None, tuple[Any, ...], set[int]]]":
         return [call for call in self._calls if call[0] is returned] or self._calls
 
-    def take(self, own: Callable[..., Any], result: torch.Tensor, args: Any, options: dict[str, Any]) -> None:
-        """Add a call. Small inputs are copied, for later; with large ones the losses are computed at once."""
+    def keep(self, which: list[bool]) -> None:
+        """Forget all other calls."""
+        self._calls = [call for call, stays in zip(self._calls, which, strict=True) if stays]
+
+    def take(self, own: Callable[..., Any], result: torch.Tensor, args: Any, options: dict[str, Any]) -> bool:
+        """Add a call, and return whether it has input and target.
+
+        Small inputs are copied, for later; with large ones the losses are computed at once.
+        """
         if len(args) != 2:
             options = {**dict(zip(_names(own), args, strict=False)), **options}
             if not {"input", "target"} <= options.keys():
-                return  # another signature, of a function of the user's
+                return False  # another signature, of a function of the user's
             args = options.pop("input"), options.pop("target")
         losses_of = _Losses.of(own, {name: value for name, value in options.items() if name not in REPLACED})
         of_samples = isinstance(args[0], torch.Tensor) and args[0].shape[:1] == (self._samples,)
@@ -121,6 +131,7 @@ class Captured:
         else:
             with torch.no_grad():
                 self._calls.append((result, None, losses_of.each(*args), sizes))
+        return True
 
 
 class _Losses:
@@ -150,9 +161,10 @@ class _Losses:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __call__(self, *given: torch.Tensor) -> tuple[Any, None]:
-        """Return one loss for each row, and no logits."""
-        return _by_sample(*self.each(*given), samples=len(given[0])), None
+    def __call__(self, *given: torch.Tensor) -> tuple[Any, torch.Tensor | None]:
+        """Return one loss for each row, and its logits, if each row is of one class."""
+        of_class = self.own in OF_CLASSES and given[0].ndim == 2 and given[1].ndim == 1
+        return _by_sample(*self.each(*given), samples=len(given[0])), given[0] if of_class else None
 
     def each(self, *given: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return all losses without class weights, and a mask of those that belong to a label."""
@@ -226,12 +238,24 @@ def _by_sample(losses: torch.Tensor, mask: torch.Tensor | None, *, samples: int)
 def watch_functions() -> Callable[[], None]:
     """Let the loss functions of PyTorch be captured until the returned function is called.
 
-    They return what they always do.
+    They return what they always do. They are also replaced in modules that have imported them by name.
     """
-    functions = vars(F)
-    before = {name: functions[name] for name in FUNCTIONS}
-    functions.update({name: _KNOWN.get(own) or _watched(own) for name, own in before.items()})
-    return lambda: functions.update(before)
+    before = {name: vars(F)[name] for name in FUNCTIONS}
+    places = [
+        (names, name)
+        for module in list(sys.modules.values())
+        for names in [getattr(module, "__dict__", {})]
+        for name, own in before.items()
+        if names.get(name) is own
+    ]
+    for names, name in places:
+        names[name] = _KNOWN.get(before[name]) or _watched(before[name])
+
+    def restore() -> None:
+        for names, name in places:
+            names[name] = before[name]
+
+    return restore
 
 
 _KNOWN: dict[Any, Callable[..., Any]] = {}

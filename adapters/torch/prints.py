@@ -38,14 +38,14 @@ def trains_on(
     opens when it is first read must not be opened in this process: workers that are forked later would share its
     position. ``row_of`` returns the places of ids in the dataset, if these are others: in a packed one.
     """
-    prints = _prints_in(dataset, workers, loader)
+    prints = prints_in(dataset, workers, loader)
     if row_of is None:
         pruner.trains_on(prints, lambda: names_in(dataset), lambda: _whole_print(dataset))
     else:
         pruner.trains_on(lambda ids: prints(row_of(ids).tolist()), whole=lambda: _whole_print(dataset))
 
 
-def _prints_in(dataset: Dataset[Any], workers: int, loader: DataLoader[Any] | None) -> Prints:
+def prints_in(dataset: Dataset[Any], workers: int, loader: DataLoader[Any] | None) -> Prints:
     """Return a function that computes the fingerprints of a dataset's samples."""
     if not workers:
         return prints_by(dataset.__getitem__, drawing_alike)

@@ -39,6 +39,7 @@ class WatchedEpochs:
         self._opened = False
         self._delivery = Delivery(-1)
         self._later = Later(self._take)
+        self._classes: int | None = None
         self._undo: list[Callable[[], None]] = []
 
     def begin(self, samples: int, epochs: int, *, rows: Ids | None = None, **options: Any) -> Pruner:
@@ -116,6 +117,10 @@ class WatchedEpochs:
         self._later.add(ids, parts, losses_of, ends=ends)
 
     def _take(self, ids: SomeIds, losses: torch.Tensor, logits: Any, sizes: list[int]) -> None:
+        if logits is not None:
+            self._classes = self._classes or logits.shape[1]
+            if logits.shape[1] != self._classes:  # those of another head
+                logits = None
         with self._run.pruner.charge:
             self._torch.recorder.add(ids, losses, logits, sizes)
             self._delivery.given[ids] = True  # type: ignore[index]

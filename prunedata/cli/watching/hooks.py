@@ -22,6 +22,7 @@ TRAINERS = {
     "fastai.learner": ("Learner", "fit", "watched.fastai"),
 }
 """By the module that defines it: a class, its method that trains, and the module in ``adapters`` that watches it."""
+LOOPS = "torch.utils.data.dataloader"  # the module of the loaders that loops of the user's own iterate
 DATA = "datasets.arrow_dataset"  # the module of data sets whose ``map`` forgets what was selected before it
 
 
@@ -36,7 +37,7 @@ class _Finder:
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Return the spec of a module that defines a trainer; None of any other."""
-        if name not in TRAINERS and name != DATA:
+        if name not in TRAINERS and name not in (DATA, LOOPS):
             return None
         finders = [one.find_spec for one in sys.meta_path if one is not self and hasattr(one, "find_spec")]
         spec = next((found for find in finders if (found := find(name, path, target)) is not None), None)
@@ -53,6 +54,8 @@ class _Finder:
 
                     carry_rows(module.Dataset)
                     leave_out_own_frames()  # a function of map() may fail before any training
+                elif name == LOOPS:
+                    watch_loops(module.DataLoader)
                 else:
                     _patch(module, *TRAINERS[name])
 
@@ -76,3 +79,18 @@ def _patch(module: ModuleType, kind: str, method: str, adapter: str) -> None:
             return own(self, *given.args, **given.options)
 
     setattr(trainer, method, watched)
+
+
+def watch_loops(loader: Any) -> None:
+    """Watch the loops that iterate loaders of a class, but for those of a trainer."""
+    from functools import wraps
+
+    own = loader.__iter__
+
+    @wraps(own)
+    def watched(self: Any) -> Any:
+        from prunedata.cli.watching.session import Session
+
+        return Session.current().iterate(self, own)
+
+    loader.__iter__ = watched

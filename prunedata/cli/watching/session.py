@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -79,6 +79,8 @@ class Session:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.runs: list[WatchedRun] = []
+        self.trainings = 0
+        """How many trainers train, one within another."""
         self._printed: set[str] = set()
         self._process = os.getpid()
         atexit.register(self._tell)
@@ -124,6 +126,20 @@ class Session:
         if self.settings.live and place is not None:
             pruner.attach(_Live(self, run))
         return run
+
+    @property
+    def in_trainer(self) -> bool:
+        """Whether a trainer trains, which is watched as such, or said to be none that can be."""
+        return self.trainings > 0
+
+    @cached_property
+    def loops(self) -> Any:
+        """The loops of the user's own in this process over loaders of PyTorch's."""
+        return import_module(f"{ADAPTERS}.torch.loops").Loops(self)
+
+    def iterate(self, loader: Any, own: Callable[[Any], Any]) -> Any:
+        """Return what iterates a loader of PyTorch's, for a loop that is watched if it trains."""
+        return own(loader) if self.in_trainer or self.is_forked else self.loops.iterate(loader, own)
 
     def say(self, text: str) -> None:
         """Print a line on standard error, once."""
@@ -174,6 +190,7 @@ class Watch:
 
     def __enter__(self) -> Watch:
         session = Session.current()
+        session.trainings += 1
         try:
             watching = import_module(f"{ADAPTERS}.{self._adapter}")
             self._end = watching.watch(session, self._trainer, self)
@@ -182,7 +199,9 @@ class Watch:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._end is not None and not Session.current().is_forked:
+        session = Session.current()
+        session.trainings -= 1
+        if self._end is not None and not session.is_forked:
             try:
                 self._end(error is None)
             except Exception as failed:

@@ -1,0 +1,350 @@
+"""Watch training loops of the user's own over a DataLoader, for ``prunedata watch``, without changing the weights."""
+
+import atexit
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from weakref import ref
+
+import numpy as np
+import torch
+from torch.utils._pytree import tree_leaves
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from prunedata.adapters.torch.captured import Captured, watch_functions
+from prunedata.adapters.torch.items import SORTS, Collate, Indexed
+from prunedata.adapters.torch.loader import PrunedLoader
+from prunedata.adapters.torch.losses import SMALL
+from prunedata.adapters.torch.prints import prints_in
+from prunedata.adapters.torch.wrap import copied
+from prunedata.adapters.watched.epochs import WatchedEpochs
+from prunedata.cli.watching.rows import original_rows
+from prunedata.errors import PrunedataError
+from prunedata.run.frameworks import labels_in
+from prunedata.types import SomeIds
+
+__all__ = ["Loops"]
+
+LONG = 1000
+"""Epochs of a run of which nobody says how long it is."""
+AHEAD = 3
+"""So many of the newest batches may be the one that is trained on, as a loop may fetch the next ones before."""
+SOME = 8
+"""Samples by which data without labels are compared."""
+LOOKS, EVERY = 8, 64
+"""On a device, targets are compared in so many batches at the beginning of a pass, and then in one of so many: to
+compare them waits for the device."""
+
+
+class Loops:
+    """The training loops of a process, of which one is watched at a time.
+
+    The call of a loss function belongs to the batch that has the target of the call among its tensors. It was trained
+    if its result got a gradient: the loss of a validation gets none.
+    """
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._newest: deque[_Batch] = deque(maxlen=AHEAD)
+        self._ahead = 0
+        """How many batches the loop fetches before it trains on one."""
+        self._now: _Batch | None = None
+        """The batch that the newest call belongs to."""
+        self._late: deque[_Batch] = deque()
+        """Batches that got a gradient after the loop had gone on to the next one."""
+        self._has_strange = False
+        """Whether a loss was trained, since the newest batch came, whose target no batch has."""
+        self._epochs: WatchedEpochs | None = None
+        self._pass: _Pass | None = None
+        """The pass whose batches were trained last."""
+        self._known: list[DataLoader[Any]] = []
+        """A loader of each run, newest last."""
+        self._persistent: dict[int, tuple[Any, Any]] = {}
+        """By its id a loader whose workers live on after a pass, and the one that is iterated in its place."""
+        self._stopped = False
+        self._undo = watch_functions()
+        Captured._open = self  # type: ignore[assignment]
+        atexit.register(self.close)
+
+    def iterate(self, loader: DataLoader[Any], own: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+        """Return what iterates a loader; ``own`` is its class's method that does."""
+        if self._stopped or not torch.is_grad_enabled() or not _has_places(loader):
+            return own(loader)
+        known, like = self._persistent.get(id(loader), (None, None))
+        if known is None:
+            replaced = {"dataset": Indexed(loader.dataset), "collate_fn": Collate(loader.collate_fn, tells=True)}
+            like = copied(loader, type(loader), replaced)
+            if loader.persistent_workers:
+                self._persistent[id(loader)] = loader, like
+        return _Batches(self, _Pass(loader), own(like))
+
+    # -- what the loop does
+
+    def delivered(self, batch: "_Batch") -> None:
+        """The loop has got a batch."""
+        self._record_late()
+        if self._has_strange and (self._now is None or not self._now.is_trained):
+            self.stop("its loss is computed with targets that are not in the batches of its loader")
+        self._has_strange = False
+        self._newest.append(batch)
+
+    def ended(self, which: "_Pass") -> None:
+        """A pass came to its end."""
+        which.is_over = True
+        self._record_late()
+        if self._now is not None and self._now is which.newest:  # else the loop still trains on batches of the pass
+            self._record_now()
+            self._end_epoch()
+
+    def take(self, own: Callable[..., Any], result: torch.Tensor, args: Any, options: dict[str, Any]) -> None:
+        """The loop has called a loss function, as for :meth:`Captured.take`."""
+        if self._newest and not self._stopped and not self._session.in_trainer:
+            try:
+                target = args[1] if len(args) > 1 else options.get("target")
+                batch = self._batch_of(target) if isinstance(target, torch.Tensor) else None
+                if batch is None:
+                    result.register_hook(self._strange)
+                    return
+                if batch is not self._now:
+                    self._record_now()
+                    self._now = batch
+                batch.add(own, result, args, options)
+            except Exception as error:
+                self.stop(str(error))
+
+    def _strange(self, _: torch.Tensor) -> None:
+        self._has_strange = True
+
+    def _batch_of(self, target: torch.Tensor) -> "_Batch | None":
+        """Return the batch that has a target; None if none of the newest has it, or several have."""
+        likely = self._newest[-1 - self._ahead] if self._ahead < len(self._newest) else None
+        if likely is not None and not self._looks(target, likely):
+            return likely
+        target = target.detach().cpu()
+        if likely is not None and likely.has(target):
+            return likely
+        found = [ahead for ahead, batch in enumerate(reversed(self._newest)) if batch.has(target)]
+        if len(found) != 1:
+            return None
+        self._ahead = found[0]
+        return self._newest[-1 - self._ahead]
+
+    @staticmethod
+    def _looks(target: torch.Tensor, likely: "_Batch") -> bool:
+        """Whether it is looked up that a target is of the likely batch."""
+        return target.is_cpu or likely.number < LOOKS or not likely.number % EVERY or likely.of.is_over
+
+    # -- its run
+
+    def _record_now(self) -> None:
+        """Record the losses of the newest call's batch, if they were trained."""
+        batch, self._now = self._now, None
+        if batch is None or self._stopped:
+            return
+        if not batch.is_trained:
+            batch.late = self._late
+            return
+        self._has_strange = False
+        try:
+            epochs = self._epochs_of(batch.of)
+            if not len(batch.ids):
+                raise PrunedataError(SORTS)
+            epochs.record_captured(batch.ids, batch.captured, None)
+        except Exception as error:
+            self.stop(str(error))
+
+    def _record_late(self) -> None:
+        """Record batches that one backward pass trained together with the next ones."""
+        now = self._now
+        while self._late:
+            self._now = self._late.popleft()
+            self._record_now()
+        self._now = now
+
+    def _epochs_of(self, which: "_Pass") -> WatchedEpochs:
+        """Return the epochs of the run that a pass belongs to. One over other data begins another run."""
+        before = self._pass
+        if self._epochs is not None and which is before:
+            return self._epochs
+        loader = which.loader
+        same = bool(self._known) and _are_alike(loader, self._known[-1])
+        returns = not same and any(_are_alike(loader, each) for each in self._known)
+        if which.is_left or returns or not (before is None or same or before.is_over):
+            raise PrunedataError("it trains on several loaders in turn")
+        self._end_epoch()
+        if self._epochs is None or not same:
+            self._end_run()
+            dataset: Any = loader.dataset
+            self._epochs = WatchedEpochs(self._session)
+            self._epochs.begin(len(dataset), LONG, dataset=dataset, selected=dataset)
+            self._known.append(loader)
+        self._pass = which
+        return self._epochs
+
+    def _end_epoch(self) -> None:
+        if self._pass is not None and self._epochs is not None:
+            self._pass.is_left = True
+            self._epochs.end()
+
+    def _end_run(self) -> None:
+        epochs, self._epochs = self._epochs, None
+        if epochs is not None:
+            epochs.close(True)
+
+    def close(self) -> None:
+        """The process ends."""
+        atexit.unregister(self.close)
+        if self._session.is_forked:
+            return
+        self._undo()
+        Captured._open = None
+        try:
+            self._record_late()
+            self._record_now()
+            if self._newest and not self._session.runs:
+                self.stop("its loop calls no loss function of PyTorch's with targets of its batches")
+            self._end_run()
+        except Exception as error:
+            self._session.say(f"not watched: {error}")
+
+    def stop(self, why: str) -> None:
+        """Watch no loop any longer."""
+        if not self._stopped:
+            self._stopped = True
+            self._newest.clear()
+            if self._epochs is None:
+                self._session.say(f"not watched: {why}")
+            else:
+                self._epochs.stop(PrunedataError(why))
+
+
+class _Pass:
+    """One pass over a loader."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self.loader = loader
+        self.batches = 0
+        self.newest: _Batch | None = None
+        self.is_over = self.is_left = False
+        """Whether it came to its end, and whether its epoch has ended."""
+
+
+class _Batches:
+    """The batches of a pass, without the ids that its iterator yields with them."""
+
+    def __init__(self, loops: Loops, of: _Pass, inner: Any) -> None:
+        self._loops, self._of, self._inner = loops, of, inner
+
+    def __iter__(self) -> "_Batches":
+        return self
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    def __next__(self) -> Any:
+        try:
+            ids, batch = next(self._inner)
+        except StopIteration:
+            self._loops.ended(self._of)
+            raise
+        self._loops.delivered(_Batch(self._of, ids, batch))
+        return batch
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_inner":  # not there yet while it is copied
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+
+class _Batch:
+    """A batch that a loop has got, and the losses that were computed with its targets."""
+
+    def __init__(self, of: _Pass, ids: SomeIds, batch: Any) -> None:
+        self.of, self.ids, self.number = of, ids, of.batches
+        of.batches, of.newest = of.batches + 1, self
+        leaves = tree_leaves(dict(batch) if isinstance(batch, Mapping) else batch)
+        self._leaves = [_held(each) for each in leaves if isinstance(each, torch.Tensor)]
+        self._calls = Captured(len(ids), [each for each in leaves if isinstance(each, torch.Tensor)])
+        self._trained: list[bool] = []
+        """Whether the result of each call got a gradient."""
+        self.late: deque[_Batch] | None = None
+        """Where to put it when a gradient comes."""
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether any loss of it was trained."""
+        return any(self._trained)
+
+    @property
+    def captured(self) -> Captured:
+        """The calls whose results were trained."""
+        self._calls.keep(self._trained)
+        return self._calls
+
+    def has(self, target: torch.Tensor) -> bool:
+        """Whether a target on the host is one of its tensors, as it is, one hot, or without the first token."""
+        return any(
+            leaf is not None and _is_of(leaf.detach().cpu(), target) for leaf in (held() for held in self._leaves)
+        )
+
+    def add(self, own: Callable[..., Any], result: torch.Tensor, args: Any, options: dict[str, Any]) -> None:
+        """Add the call of a loss function."""
+        if self._calls.take(own, result, args, options):
+            place = len(self._trained)
+            self._trained.append(False)
+            result.register_hook(lambda _: self._train(place))
+
+    def _train(self, place: int) -> None:
+        self._trained[place] = True
+        if self.late is not None:
+            self.late.append(self)
+            self.late = None
+
+
+def _has_places(loader: Any) -> bool:
+    """Whether a loader's samples have places in its data set, and nothing prunes it."""
+    if isinstance(loader, PrunedLoader) or isinstance(loader.dataset, IterableDataset) or get_worker_info() is not None:
+        return False
+    try:
+        return len(loader.dataset) > 0
+    except TypeError:
+        return False
+
+
+def _are_alike(one: DataLoader[Any], other: DataLoader[Any]) -> bool:
+    """Whether two loaders have the same data, which may have been made anew."""
+    ours, theirs = one.dataset, other.dataset
+    if ours is theirs:
+        return True
+    if type(ours) is not type(theirs) or len(ours) != len(theirs):  # type: ignore[arg-type]
+        return False
+    rows: Any = [original_rows(each) for each in (ours, theirs)]
+    if not np.array_equal(*rows):
+        return False
+    labels: Any = labels_in(ours), labels_in(theirs)
+    if labels[0] is not None and labels[1] is not None:
+        return bool(np.array_equal(*labels))
+    some = np.linspace(0, len(ours) - 1, SOME, dtype=np.int64).tolist()  # type: ignore[arg-type]
+    prints = [prints_in(each.dataset, each.num_workers, each)(some) for each in (one, other)]
+    return prints[0] == prints[1] and None not in prints[0]
+
+
+def _held(leaf: torch.Tensor) -> Callable[[], torch.Tensor | None]:
+    """Return what gives a tensor of a batch later; a large one only for as long as the loop has it."""
+    return (lambda: leaf) if leaf.numel() <= SMALL else ref(leaf)
+
+
+def _is_of(leaf: torch.Tensor, target: torch.Tensor) -> bool:
+    if leaf.ndim == 1 and target.ndim == 2 and len(leaf) == len(target) and target.shape[1] > 1:
+        target = target.argmax(1)
+    if _are_equal(leaf, target):
+        return True
+    if leaf.ndim != 2 or leaf.shape[1] < 2:
+        return False
+    if target.numel() == leaf.numel():
+        target = target.reshape(leaf.shape)[:, :-1]
+    return _are_equal(leaf[:, 1:], target)  # of tokens the next ones are predicted
+
+
+def _are_equal(leaf: torch.Tensor, target: torch.Tensor) -> bool:
+    return leaf.numel() == target.numel() and torch.equal(leaf.flatten().to(target.dtype), target.flatten())

@@ -1,0 +1,346 @@
+"""Loops of the user's own over a DataLoader: same weights, each loss with its row, or one line that says why not."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.functional import nll_loss
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset, default_collate
+
+from prunedata import Pruner
+from prunedata.cli.watching.hooks import watch_loops
+from prunedata.cli.watching.session import Session
+from prunedata.store.run_store import read_run
+from tests.common.programs import WORKERS
+from tests.watch.watched import rows_told, run_both
+
+SAMPLES, BATCH = 120, 16
+
+
+def points(samples=SAMPLES, seed=0):
+    """Points of three classes, of which some are labelled as another one, and their places."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, 3, samples)
+    values = random.normal(size=(samples, 3)).astype(np.float32) + 3 * np.eye(3, dtype=np.float32)[labels]
+    wrong = random.random(samples) < 0.1
+    labels[wrong] = (labels[wrong] + 1) % 3
+    return TensorDataset(torch.from_numpy(values), torch.from_numpy(labels), torch.arange(samples))
+
+
+DATA, OTHERS = points(), points(70, seed=1)
+
+
+class Training:
+    """A small network and its optimizer, made alike each time; notes the losses of the batches it trains on."""
+
+    def __init__(self):
+        torch.manual_seed(0)
+        self.net = nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3))
+        self.optimizer = torch.optim.Adam(self.net.parameters(), 0.02)
+        self.excess, self.visits = np.zeros(SAMPLES), np.zeros(SAMPLES, dtype=int)
+
+    def note(self, losses, places):
+        losses = losses.detach().float().numpy()
+        places = places.numpy()
+        self.excess[places] += losses - losses.mean()
+        self.visits[places] += 1
+
+    def loss(self, values, labels, places, **options):
+        logits = self.net(values)
+        weight = options.pop("weight", None)
+        self.note(F.cross_entropy(logits.detach().float(), labels, reduction="none", **options), places)
+        return F.cross_entropy(logits, labels, weight=weight, **options)
+
+    def step(self, loss):
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+    @property
+    def weights(self):
+        return torch.cat([each.detach().flatten() for each in self.net.parameters()])
+
+
+@pytest.fixture
+def watch(tmp_path, monkeypatch, capsys):
+    """Run a loop unwatched, and watched: its weights are the same; return its training, its runs, and what was said."""
+
+    def run(loop, epochs=3):
+        loop(plain := Training(), epochs)
+        monkeypatch.setenv("PRUNEDATA_WATCH", str(tmp_path))
+        Session.current.cache_clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(DataLoader, "__iter__", DataLoader.__iter__)
+            watch_loops(DataLoader)
+            loop(watched := Training(), epochs)
+            session = Session.current()
+            session.loops.close()
+            session.runs.clear()  # or they are listed when the process ends
+        Session.current.cache_clear()
+        assert torch.equal(plain.weights, watched.weights)
+        stores = sorted(tmp_path.glob("*.zarr"), key=lambda path: path.stat().st_ctime_ns)
+        return watched, [read_run(store).state for store in stores], capsys.readouterr().err
+
+    return run
+
+
+def loader(dataset=DATA, **options):
+    return DataLoader(dataset, **{"batch_size": BATCH, "shuffle": True} | options)
+
+
+def over(train, **options):
+    """A loop that trains on each batch of a loader in one way."""
+
+    def loop(training, epochs):
+        batches = loader(**options)
+        for _ in range(epochs):
+            for batch in batches:
+                train(training, *batch)
+
+    return loop
+
+
+def plainly(training, *batch):
+    training.step(training.loss(*batch))
+
+
+def weighted(training, *batch):
+    training.step(training.loss(*batch, weight=torch.tensor([1.0, 2.0, 3.0]), label_smoothing=0.1))
+
+
+def in_parts(training, *batch):
+    (training.loss(*batch) / 2).backward()
+    if training.visits.sum() % (2 * BATCH) == 0:
+        training.optimizer.step()
+        training.optimizer.zero_grad()
+
+
+def of_logarithms(training, values, labels, places):
+    logarithms = F.log_softmax(training.net(values), 1)
+    training.note(F.nll_loss(logarithms, labels, reduction="none"), places)
+    training.step(nll_loss(logarithms, labels))
+
+
+def one_hot(training, values, labels, places):
+    logits, wanted = training.net(values), F.one_hot(labels, 3).float()
+    training.note(F.binary_cross_entropy_with_logits(logits, wanted, reduction="none").mean(1), places)
+    training.step(F.binary_cross_entropy_with_logits(logits, wanted))
+
+
+def of_itself(training, values, labels, places):
+    found = training.net(values)
+    training.note(F.mse_loss(found, values, reduction="none").mean(1), places)
+    training.step(F.mse_loss(found, values))
+
+
+def with_another_target(training, *batch):
+    training.step(training.loss(*batch) + 0.1 * F.mse_loss(training.net(batch[0]), torch.zeros(len(batch[0]), 3)))
+
+
+def with_a_validation(training, *batch):
+    plainly(training, *batch)
+    if training.visits.sum() % SAMPLES == 0:  # the epoch ends; gradients are left on
+        for values, labels, _ in [*loader(shuffle=False), *loader(OTHERS)]:
+            F.cross_entropy(training.net(values), labels).item()
+
+
+def ahead(training, epochs):
+    for _ in range(epochs):
+        batches = iter(loader())
+        coming = next(batches)
+        while coming is not None:
+            batch, coming = coming, next(batches, None)
+            plainly(training, *batch)
+
+
+def summed(training, epochs):
+    for _ in range(epochs):
+        loss = 0
+        for place, batch in enumerate(loader()):
+            loss = loss + training.loss(*batch)
+            if place % 2:
+                training.step(loss)
+                loss = 0
+
+
+def by_steps(training, epochs):
+    batches, steps = iter(loader()), 0
+    while steps < epochs * 8:
+        try:
+            batch = next(batches)
+        except StopIteration:
+            batches = iter(loader())
+            continue
+        plainly(training, *batch)
+        steps += 1
+
+
+class Places(Dataset):
+    """Has no labels that could be seen, and is made anew in each epoch."""
+
+    def __init__(self):
+        self.data = DATA
+
+    def __len__(self):
+        return SAMPLES
+
+    def __getitem__(self, place):
+        return {"values": DATA[place][0], "labels": DATA[place][1], "places": place, "name": str(place)}
+
+
+def of_dicts(training, epochs):
+    for _ in range(epochs):
+        for batch in loader(Places()):
+            plainly(training, batch["values"], batch["labels"], batch["places"])
+
+
+LOOPS = {
+    "plain": over(plainly), "without the last": over(plainly, drop_last=True), "alone": over(plainly, batch_size=1),
+    "weights": over(weighted), "accumulation": over(in_parts), "logarithms": over(of_logarithms),
+    "one hot": over(one_hot), "of itself": over(of_itself), "another target": over(with_another_target),
+    "validation": over(with_a_validation), "persistent": over(plainly, num_workers=2, persistent_workers=True),
+    "ahead": ahead, "summed": summed, "steps": by_steps, "dicts": of_dicts,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("is_cpu", [True, False], ids=["host", "device"])
+@pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
+def test_losses_are_those_that_the_loop_computes(loop, is_cpu, watch, monkeypatch):
+    """On a device, targets are compared now and then: a stand-in, as there is none."""
+    if not is_cpu:
+        monkeypatch.setattr(torch.Tensor, "is_cpu", property(lambda _: False))
+    training, (run,), told = watch(loop)
+    assert told == ""
+    np.testing.assert_array_equal(run.visits, training.visits)
+    if loop is not LOOPS["alone"]:  # whose losses are compared with those so far
+        expected = training.excess / np.maximum(1, training.visits)
+        np.testing.assert_allclose(run.mean_excess, expected, rtol=1e-5, atol=1e-6)
+    assert [record["observed"] for record in run.history] == [training.visits.sum() / 3] * 3
+
+
+@WORKERS
+def test_an_epoch_that_is_left_early_ends_with_the_next(workers, watch):
+    def loop(training, epochs):
+        for _ in range(epochs):
+            for place, batch in enumerate(loader(num_workers=workers)):
+                if place == 4:
+                    break
+                plainly(training, *batch)
+
+    training, (run,), _ = watch(loop)
+    assert [record["observed"] for record in run.history] == [4 * BATCH] * 3
+    np.testing.assert_array_equal(run.visits, training.visits)
+
+
+def test_what_a_sample_looks_like_is_kept(watch):
+    _, (run,), _ = watch(over(plainly))
+    assert (run.arrays["guess"] >= 0).all()
+
+
+def test_other_data_begin_another_run(watch):
+    def loop(training, epochs):
+        for fold in range(3):
+            for _ in range(epochs):
+                for batch in loader(Subset(DATA, [place for place in range(SAMPLES) if place % 3 != fold])):
+                    plainly(training, *batch)
+
+    _, runs, told = watch(loop, 2)
+    assert told == ""
+    assert [(run.samples, len(run.history)) for run in runs] == [(80, 2)] * 3
+
+
+def test_a_loop_that_prunes_is_let_alone(watch):
+    def loop(training, epochs):
+        pruner = Pruner(DATA, epochs=epochs)
+        batches = pruner.wrap(loader())
+        for _ in pruner.epochs():
+            for values, labels, _ in batches:
+                training.step(pruner.observe(F.cross_entropy(training.net(values), labels, reduction="none")))
+
+    assert watch(loop)[1:] == ([], "")
+
+
+def own_loss(training, values, labels, places):
+    training.step(-F.log_softmax(training.net(values), 1)[range(len(labels)), labels].mean())
+
+
+def own_target(training, values, labels, places):
+    training.step(F.mse_loss(training.net(values), torch.zeros(len(labels), 3)))
+
+
+def in_halves(training, values, labels, places):
+    for half in (slice(0, 8), slice(8, BATCH)):
+        training.step(F.cross_entropy(training.net(values[half]), labels[half]))
+
+
+def longest_first(rows):
+    return default_collate(sorted(rows, key=lambda row: row[0][0].item()))
+
+
+def but_the_first(rows):
+    return default_collate(rows[1:])
+
+
+def of_two(training, epochs):
+    for _ in range(epochs):
+        for (values, labels, _), (others, theirs, _) in zip(loader(), loader(OTHERS), strict=False):
+            both = F.cross_entropy(training.net(values), labels) + F.cross_entropy(training.net(others), theirs)
+            training.step(both)
+
+
+@pytest.mark.parametrize(
+    ("loop", "why"),
+    [
+        (over(own_loss), "not watched: its loop calls no loss function"),
+        (over(own_target), "not watched: its loss is computed with targets that are not in the batches"),
+        (over(in_halves), "not watched: its loss is computed with targets that are not in the batches"),
+        (over(plainly, collate_fn=longest_first), "watched no longer: its collate function changes the order"),
+        (over(plainly, collate_fn=but_the_first), "a loss for each sample"),
+        (of_two, "watched no longer: it trains on several loaders in turn"),
+    ],
+    ids=["own loss", "own target", "halves", "sorts", "drops", "two"],
+)
+def test_what_cannot_be_watched_is_said_once_and_trains_on(loop, why, watch):
+    _, runs, told = watch(loop)
+    assert [why in line for line in told.splitlines()] == [True]
+    assert not any(run.history for run in runs)
+
+
+SCRIPT = """
+import numpy as np, torch
+from torch import nn
+from torch.nn.functional import nll_loss
+from torch.utils.data import DataLoader, TensorDataset, random_split
+
+torch.manual_seed(0)
+random = np.random.default_rng(0)
+labels = random.integers(0, 3, 300)
+points = (random.normal(size=(300, 3)) + 4 * np.eye(3)[labels]).astype("float32")
+wrong = random.random(300) < 0.1
+labels[wrong] = (labels[wrong] + 1) % 3
+np.save("wrong.npy", np.flatnonzero(wrong))
+train, test = random_split(TensorDataset(torch.from_numpy(points), torch.from_numpy(labels)), [240, 60])
+net = nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3))
+optimizer, loss_of = torch.optim.Adam(net.parameters(), 0.02), nn.CrossEntropyLoss()
+for epoch in range(6):
+    net.train()
+    for inputs, targets in DataLoader(train, batch_size=16, shuffle=True, num_workers=1):
+        optimizer.zero_grad()
+        loss_of(net(inputs), targets).backward()
+        optimizer.step()
+    net.eval()
+    with torch.no_grad():
+        sum(loss_of(net(inputs), targets).item() for inputs, targets in DataLoader(test, batch_size=60))
+torch.save(torch.cat([each.detach().flatten() for each in net.parameters()]), "weights.pt")
+"""
+
+
+@pytest.mark.slow
+def test_a_script_trains_the_unwatched_weights_and_the_rows_are_the_users(tmp_path):
+    done, same = run_both(tmp_path, SCRIPT)
+    assert same, done.stderr
+    assert "watched" not in done.stderr
+    told = rows_told(done.stderr)
+    assert np.isin(told[:8], np.load(tmp_path / "wrong.npy")).sum() >= 7
+    assert "looks like" in done.stderr
