@@ -1,6 +1,7 @@
 """Watch training loops of the user's own over a DataLoader, for ``prunedata watch``, without changing the weights."""
 
 import atexit
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -118,7 +119,7 @@ class Loops:
     def _batch_of(self, target: torch.Tensor) -> "_Batch | None":
         """Return the batch that has a target; None if none of the newest has it, or several have."""
         likely = self._newest[-1 - self._ahead] if self._ahead < len(self._newest) else None
-        if likely is not None and not self._looks(target, likely):
+        if likely is not None and (likely.has_itself(target) or not self._looks(target, likely)):
             return likely
         target = target.detach().cpu()
         if likely is not None and likely.has(target):
@@ -223,7 +224,7 @@ class _Pass:
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         self.loader = loader
-        self.batches = 0
+        self.batches, self.length = 0, _length_of(loader)
         self.newest: _Batch | None = None
         self.is_over = self.is_left = False
         """Whether it came to its end, and whether its epoch has ended."""
@@ -242,6 +243,9 @@ class _Batches:
         return len(self._inner)
 
     def __next__(self) -> Any:
+        if self._of.batches >= self._of.length:  # of a loader that never ends
+            self._loops.ended(self._of)
+            self._of = _Pass(self._of.loader)
         try:
             ids, batch = next(self._inner)
         except StopIteration:
@@ -262,9 +266,11 @@ class _Batch:
     def __init__(self, of: _Pass, ids: SomeIds, batch: Any) -> None:
         self.of, self.ids, self.number = of, ids, of.batches
         of.batches, of.newest = of.batches + 1, self
-        leaves = tree_leaves(dict(batch) if isinstance(batch, Mapping) else batch)
-        self._leaves = [_held(each) for each in leaves if isinstance(each, torch.Tensor)]
-        self._calls = Captured(len(ids), [each for each in leaves if isinstance(each, torch.Tensor)])
+        parts = list(batch.values()) if isinstance(batch, Mapping) else batch
+        if not isinstance(parts, (list, tuple)) or not all(isinstance(each, torch.Tensor) for each in parts):
+            parts = [each for each in tree_leaves(parts) if isinstance(each, torch.Tensor)]
+        self._leaves = [_held(each) for each in parts]
+        self._calls = Captured(len(ids), parts)
         self._trained: list[bool] = []
         """Whether the result of each call got a gradient."""
         self.late: deque[_Batch] | None = None
@@ -280,6 +286,10 @@ class _Batch:
         """The calls whose results were trained."""
         self._calls.keep(self._trained)
         return self._calls
+
+    def has_itself(self, target: torch.Tensor) -> bool:
+        """Whether a target is one of its tensors, and no copy."""
+        return any(held() is target for held in self._leaves)
 
     def has(self, target: torch.Tensor) -> bool:
         """Whether a target on the host is one of its tensors, as it is, one hot, or without the first token."""
@@ -309,6 +319,17 @@ def _has_places(loader: Any) -> bool:
         return len(loader.dataset) > 0
     except TypeError:
         return False
+
+
+def _length_of(loader: DataLoader[Any]) -> int:
+    """Return the batches of a pass over a loader; of one that never ends, as many as have all samples once."""
+    samples: int = len(loader.dataset)  # type: ignore[arg-type]
+    once = math.ceil(samples / (loader.batch_size or 1))
+    try:
+        length = len(loader)
+    except TypeError:  # its sampler has none
+        return once
+    return length if length <= LONG * once else once
 
 
 def _are_alike(one: DataLoader[Any], other: DataLoader[Any]) -> bool:

@@ -136,6 +136,23 @@ def lightning_trainer(
     return trainer, pl.Trainer.fit, (Net(), DataLoader(dataset, batch_size=BATCH, shuffle=True)), {}, clock
 
 
+def own_loop(steps: int, folder: Path) -> Training:
+    from torch.utils.data import DataLoader, TensorDataset  # noqa: PLC0415
+
+    clock, network = _Clock(), small()
+    dataset = TensorDataset(torch.rand(steps * BATCH, WIDTH), torch.randint(0, 3, (steps * BATCH,)))
+    optimizer = torch.optim.SGD(network.parameters(), 0.01)
+
+    def train(loader: DataLoader[Any]) -> None:
+        for points, labels in loader:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(network(points), labels).backward()
+            optimizer.step()
+            clock.tick()
+
+    return DataLoader(dataset, batch_size=BATCH, shuffle=True), train, (), {}, clock
+
+
 def keras_trainer(steps: int, folder: Path) -> Training:
     import keras  # noqa: PLC0415
     import numpy as np  # noqa: PLC0415
@@ -150,24 +167,47 @@ def keras_trainer(steps: int, folder: Path) -> Training:
 
 
 KINDS = {
-    "huggingface": transformers_trainer, "lightning": lightning_trainer, "keras": keras_trainer,
+    "torch": own_loop, "huggingface": transformers_trainer, "lightning": lightning_trainer, "keras": keras_trainer,
 }  # fmt: skip
 """By the adapter that watches it."""
 
 
+@contextmanager
+def _watched(kind: str, training: Training) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Watch a training, and yield its arguments."""
+    from torch.utils.data import DataLoader  # noqa: PLC0415
+
+    from prunedata.cli.watching.hooks import watch_loops  # noqa: PLC0415
+    from prunedata.cli.watching.session import Session, Watch  # noqa: PLC0415 (reads the folder that was set)
+
+    trainer, own, args, given, _ = training
+    if kind != "torch":
+        with Watch(f"{kind}.watching", trainer, own, args, given) as watch:
+            yield watch.args, watch.options
+        return
+    own_iter = DataLoader.__iter__
+    watch_loops(DataLoader)
+    try:
+        yield args, given
+        Session.current().loops.close()
+    finally:
+        DataLoader.__iter__ = own_iter  # type: ignore[method-assign]
+
+
 def trained(kind: str, steps: int, *, watched: bool, **options: Any) -> _Clock:
     """Train for so many steps, watched or not, and return what noted their times."""
-    from prunedata.cli.watching.session import Session, Watch  # noqa: PLC0415 (reads the folder that is set here)
+    from prunedata.cli.watching.session import Session  # noqa: PLC0415 (reads the folder that is set here)
 
     with TemporaryDirectory() as folder:
         os.environ["PRUNEDATA_WATCH"] = folder
         Session.current.cache_clear()
-        trainer, own, args, given, clock = KINDS[kind](steps, Path(folder), **options)
+        training = KINDS[kind](steps, Path(folder), **options)
+        trainer, own, args, given, clock = training
         if not watched:
             own(trainer, *args, **given)
             return clock
-        with Watch(f"{kind}.watching", trainer, own, args, given) as watch:
-            own(trainer, *watch.args, **watch.options)
+        with _watched(kind, training) as (args, given):
+            own(trainer, *args, **given)
         (run,) = Session.current().runs
         if not run.pruner.history:
             raise RuntimeError(f"{kind} was not watched")

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.functional import nll_loss
-from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset, default_collate
+from torch.utils.data import DataLoader, Dataset, Sampler, Subset, TensorDataset, default_collate
 
 from prunedata import Pruner
 from prunedata.cli.watching.hooks import watch_loops
@@ -176,6 +176,20 @@ def by_steps(training, epochs):
         steps += 1
 
 
+class Endless(Sampler):
+    """Goes on and on, as where trainings are told in steps."""
+
+    def __iter__(self):
+        while True:
+            yield from torch.randperm(SAMPLES).tolist()
+
+
+def endless(training, epochs):
+    batches = iter(loader(shuffle=None, sampler=Endless(), batch_size=15))
+    for _ in range(epochs * 8):
+        plainly(training, *next(batches))
+
+
 class Places(Dataset):
     """Has no labels that could be seen, and is made anew in each epoch."""
 
@@ -200,7 +214,7 @@ LOOPS = {
     "weights": over(weighted), "accumulation": over(in_parts), "logarithms": over(of_logarithms),
     "one hot": over(one_hot), "of itself": over(of_itself), "another target": over(with_another_target),
     "validation": over(with_a_validation), "persistent": over(plainly, num_workers=2, persistent_workers=True),
-    "ahead": ahead, "summed": summed, "steps": by_steps, "dicts": of_dicts,
+    "ahead": ahead, "summed": summed, "steps": by_steps, "endless": endless, "dicts": of_dicts,
 }  # fmt: skip
 
 
@@ -336,9 +350,22 @@ torch.save(torch.cat([each.detach().flatten() for each in net.parameters()]), "w
 """
 
 
+WITH_ACCELERATE = (
+    SCRIPT.replace("\nnet = ", "\nfrom accelerate import Accelerator\naccelerator = Accelerator(cpu=True)\nnet = ")
+    .replace("loss_of(net(inputs), targets).backward()", "accelerator.backward(loss_of(net(inputs), targets))")
+    .replace("in DataLoader(train, batch_size=16, shuffle=True, num_workers=1)", "in loader")
+    .replace(
+        "for epoch",
+        "net, optimizer, loader = accelerator.prepare(net, optimizer, DataLoader(train, batch_size=16, shuffle=True))\n"
+        "for epoch",
+    )
+)
+
+
 @pytest.mark.slow
-def test_a_script_trains_the_unwatched_weights_and_the_rows_are_the_users(tmp_path):
-    done, same = run_both(tmp_path, SCRIPT)
+@pytest.mark.parametrize("script", [SCRIPT, WITH_ACCELERATE], ids=["plain", "accelerate"])
+def test_a_script_trains_the_unwatched_weights_and_the_rows_are_the_users(script, tmp_path):
+    done, same = run_both(tmp_path, script)
     assert same, done.stderr
     assert "watched" not in done.stderr
     told = rows_told(done.stderr)
