@@ -266,9 +266,7 @@ class _Batch:
     def __init__(self, of: _Pass, ids: SomeIds, batch: Any) -> None:
         self.of, self.ids, self.number = of, ids, of.batches
         of.batches, of.newest = of.batches + 1, self
-        parts = list(batch.values()) if isinstance(batch, Mapping) else batch
-        if not isinstance(parts, (list, tuple)) or not all(isinstance(each, torch.Tensor) for each in parts):
-            parts = [each for each in tree_leaves(parts) if isinstance(each, torch.Tensor)]
+        parts = _tensors_in(batch)
         self._leaves = [_held(each) for each in parts]
         self._calls = Captured(len(ids), parts)
         self._trained: list[bool] = []
@@ -348,6 +346,17 @@ def _are_alike(one: DataLoader[Any], other: DataLoader[Any]) -> bool:
     some = np.linspace(0, len(ours) - 1, SOME, dtype=np.int64).tolist()  # type: ignore[arg-type]
     prints = [prints_in(each.dataset, each.num_workers, each)(some) for each in (one, other)]
     return prints[0] == prints[1] and None not in prints[0]
+
+
+def _tensors_in(batch: Any) -> list[torch.Tensor]:
+    """Return the tensors of a batch, in lists and dicts of any depth, or in the attributes of an object."""
+    parts = list(batch.values()) if isinstance(batch, Mapping) else batch
+    if isinstance(parts, (list, tuple)) and all(isinstance(each, torch.Tensor) for each in parts):
+        return list(parts)  # soon, as most batches are so
+    leaves = tree_leaves(parts)
+    if len(leaves) == 1 and leaves[0] is batch and not isinstance(batch, torch.Tensor):
+        leaves = tree_leaves(batch.to_dict() if hasattr(batch, "to_dict") else dict(getattr(batch, "__dict__", {})))
+    return [each for each in leaves if isinstance(each, torch.Tensor)]
 
 
 def _held(leaf: torch.Tensor) -> Callable[[], torch.Tensor | None]:

@@ -209,12 +209,25 @@ def of_dicts(training, epochs):
             plainly(training, batch["values"], batch["labels"], batch["places"])
 
 
+class Points:
+    """A batch that is an object, as graphs are."""
+
+    def __init__(self, rows):
+        self.values, self.labels, self.places = default_collate(rows)
+
+
+def of_objects(training, epochs):
+    for _ in range(epochs):
+        for batch in loader(collate_fn=Points):
+            plainly(training, batch.values, batch.labels, batch.places)
+
+
 LOOPS = {
     "plain": over(plainly), "without the last": over(plainly, drop_last=True), "alone": over(plainly, batch_size=1),
     "weights": over(weighted), "accumulation": over(in_parts), "logarithms": over(of_logarithms),
     "one hot": over(one_hot), "of itself": over(of_itself), "another target": over(with_another_target),
     "validation": over(with_a_validation), "persistent": over(plainly, num_workers=2, persistent_workers=True),
-    "ahead": ahead, "summed": summed, "steps": by_steps, "endless": endless, "dicts": of_dicts,
+    "ahead": ahead, "summed": summed, "steps": by_steps, "endless": endless, "dicts": of_dicts, "objects": of_objects,
 }  # fmt: skip
 
 
