@@ -288,6 +288,14 @@ def test_a_loop_that_prunes_is_let_alone(watch):
     assert watch(loop)[1:] == ([], "")
 
 
+def test_where_nothing_is_trained_nothing_is_said(watch):
+    def loop(training, epochs):
+        for values, labels, _ in loader():
+            F.cross_entropy(training.net(values), labels).item()
+
+    assert watch(loop)[1:] == ([], "")
+
+
 def own_loss(training, values, labels, places):
     training.step(-F.log_softmax(training.net(values), 1)[range(len(labels)), labels].mean())
 
