@@ -65,6 +65,8 @@ def watch(session: Any, model: Any, call: Any) -> Callable[[bool], None]:
         if isinstance(callbacks, keras.callbacks.CallbackList):
             callbacks.callbacks.remove(watched)
         watched.close()
+        if complete:
+            run.pruner.shorten()
         run.keep_previews()
 
     return end

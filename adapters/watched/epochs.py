@@ -148,6 +148,8 @@ class WatchedEpochs:
         if self._run is not None:
             if self.none and not self.stopped and not self._run.pruner.visits.any():
                 self._session.say(f"nothing was recorded: {self.none}")
+            if complete:
+                self._run.pruner.shorten()
             self._run.keep_previews(drawing_alike())
 
     @staticmethod

@@ -87,6 +87,21 @@ def _begin(engine: Engine, store: RunStore, resume: bool) -> None:
         engine.commit()
 
 
+def shorten(engine: Engine) -> None:
+    """Let the stored run be as long as the epochs that are done, for whoever reads it after the training has ended.
+
+    A run that leaves samples out, or has a schedule of its own, stays as it is.
+    """
+    done, pruning = engine.ledger.next_epoch, engine.pruning
+    ended_early = engine.opened is None and 0 < done < pruning.schedule.epochs
+    if engine.store is None or not ended_early or not engine.options.auto or pruning.advice is not None:
+        return
+    schedule = Schedule.steady(done).to_dict()
+    state = engine.state()
+    state = replace(state, run=state.run | {"schedule": schedule}, schedule=schedule)
+    engine.store.write(state.to_json(), state.arrays)
+
+
 def standing(engine: Engine) -> dict[str, Any]:
     """Return a run's options, its position, and checksums of its arrays."""
     known, opened = engine.ledger.saved | engine.identity.arrays, engine.opened

@@ -26,7 +26,7 @@ from prunedata.run.epoch import Epoch, Role
 from prunedata.run.frameworks import adapter_of, keys_in, labels_in, samples_in
 from prunedata.run.group import Group
 from prunedata.run.identity import Prints, Whole
-from prunedata.run.keeping import keep, restore, standing, trains_on
+from prunedata.run.keeping import keep, restore, shorten, standing, trains_on
 from prunedata.run.meter import Overhead
 from prunedata.run.options import (
     RunOptions,
@@ -815,6 +815,14 @@ class Pruner:
     def commit(self) -> None:
         """Write the state of the run to its store, if it has one; at any time, also within an epoch."""
         self._engine.commit()
+
+    def shorten(self) -> None:
+        """Record in the store that the training has ended early, with the epochs that are done.
+
+        Reports and advice then count wrong labels by this length. It changes nothing in a run that has left samples out
+        or was given a schedule. To go on after all, resume with more epochs.
+        """
+        shorten(self._engine)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the run, also within an epoch, for a checkpoint that you save beside the model.

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from prunedata import Pruner, Schedule
 from prunedata.errors import ForeignStore, NeverPrunesWarning, PrunedataError
-from prunedata.findings.inspection import inspect
+from prunedata.findings.inspection import advise_now, inspect
 from prunedata.policies import DroppingCount, LossRanked, RunningLoss
+from prunedata.store.run_store import read_run
 from tests.common.programs import FEWER
 from tests.common.strategies import policies, schedules
 from tests.run.alike import known, records
@@ -308,3 +309,31 @@ def test_a_longer_schedule_allows_nothing_else(tmp_path, change):
     train(start(SHORT, tmp_path), 3)
     with pytest.raises(ForeignStore, match=next(iter(change))):
         start(LONG, tmp_path, **change)
+
+
+@pytest.mark.parametrize("done", [1, 3, 6])
+def test_a_run_that_ends_early_is_as_long_as_what_was_trained(done, tmp_path):
+    """It is advised as one of so many epochs; and with more of them it goes on as one that never stopped."""
+    for name, epochs in (("early", 12), ("so long", done)):
+        run = Pruner(SAMPLES, epochs=epochs, store=tmp_path / name)
+        train(run, done)
+        run.shorten()
+    early, meant = (read_run(tmp_path / name).state for name in ("early", "so long"))
+    assert early.run == meant.run
+    assert advise_now(early) == advise_now(meant)
+    longer, whole = Pruner(SAMPLES, epochs=12, store=tmp_path / "early", resume=True), Pruner(SAMPLES, epochs=12)
+    train(longer)
+    train(whole)
+    assert outcome(longer) == outcome(whole)
+
+
+@pytest.mark.parametrize("options", [{"schedule": SHORT, "prune": 0.3}, {"epochs": 12}], ids=["schedule", "left out"])
+def test_a_run_whose_length_has_decided_stays_as_long(options, tmp_path):
+    run = Pruner(SAMPLES, store=tmp_path / "run", **options)
+    train(run, run.schedule.epochs - 1)
+    before = read_run(tmp_path / "run").generation
+    run.shorten()
+    assert read_run(tmp_path / "run").generation == before
+    run.begin_epoch()
+    run.shorten()
+    assert read_run(tmp_path / "run").generation == before

@@ -244,6 +244,7 @@ def test_losses_are_those_that_the_loop_computes(loop, is_cpu, watch, monkeypatc
         expected = training.excess / np.maximum(1, training.visits)
         np.testing.assert_allclose(run.mean_excess, expected, rtol=1e-5, atol=1e-6)
     assert [record["observed"] for record in run.history] == [training.visits.sum() / 3] * 3
+    assert run.schedule["epochs"] == 3
 
 
 @WORKERS
@@ -392,3 +393,4 @@ def test_a_script_trains_the_unwatched_weights_and_the_rows_are_the_users(script
     told = rows_told(done.stderr)
     assert np.isin(told[:8], np.load(tmp_path / "wrong.npy")).sum() >= 7
     assert "looks like" in done.stderr
+    assert "of 240 labels look wrong" in done.stderr

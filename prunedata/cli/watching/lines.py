@@ -8,6 +8,7 @@ from pathlib import Path
 
 from prunedata.checks import printable
 from prunedata.cli.text import table
+from prunedata.findings.inspection import advise_now, outcome
 from prunedata.findings.table import rows_of
 from prunedata.reporting.kept import KeptPreviews
 from prunedata.reporting.previews import Preview
@@ -30,6 +31,7 @@ def lines_of(place: Path, top: int) -> list[str]:
     rows = suspects_in(run, kept, top)
     return [
         head,
+        outcome(run, advise_now(run)),
         f"the {len(rows) - 1} most suspect rows; excess: how far its losses lay above the mean of its batches",
         *rows,
         f"to look at them one by one: prunedata report {shlex.quote(shown)} --review",

@@ -113,12 +113,11 @@ class Session:
         place = self._unused_place() if rank == 0 else None
         with warnings.catch_warnings():  # a user who changes no line can do nothing about them
             warnings.simplefilter("ignore")
-            if not self.settings.leave_out:
-                pruner = Pruner(samples, epochs=epochs, store=place, leave_out="nothing")
-            else:  # with the labels of the data set, if it has some: right ones of a rare class would be left out
-                labels = labels_in(dataset if selected is None else selected, classes=classes)
-                known = None if labels is None or labels.size != samples else labels
-                pruner = Pruner(samples, epochs=epochs, store=place, leave_out=by, labels=known)
+            # With the labels of the data set, if it has some: right ones of a rare class would look wrong.
+            labels = labels_in(dataset if selected is None else selected, classes=classes)
+            known = None if labels is None or labels.size != samples else labels
+            how: LeaveOut = by if self.settings.leave_out else "nothing"
+            pruner = Pruner(samples, epochs=epochs, store=place, leave_out=how, labels=known)
         # The script would train on: float16 overflows in some steps.
         pruner.pass_nan(lambda: self.say("a loss that is NaN or infinite counts as the mean of its batch"))
         run = WatchedRun(pruner, place, dataset, original_rows(selected))
