@@ -9,7 +9,6 @@ from weakref import ref
 
 import numpy as np
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
@@ -63,9 +62,7 @@ class Loops:
         """A loader of each run, newest last."""
         self._persistent: dict[int, tuple[Any, Any]] = {}
         """By its id a loader whose workers live on after a pass, and the one that is iterated in its place."""
-        self._stopped = self._trains = False
-        self._listens: Any = register_optimizer_step_post_hook(self._has_trained)
-        """Until an optimizer takes a step, which shows that there is a training."""
+        self._stopped = False
         self._undo = watch_functions()
         Captured._open = self  # type: ignore[assignment]
         atexit.register(self.close)
@@ -84,14 +81,8 @@ class Loops:
 
     # -- what the loop does
 
-    def _has_trained(self, *_: Any) -> None:
-        self._trains = True
-
     def delivered(self, batch: "_Batch") -> None:
         """The loop has got a batch."""
-        if self._trains and self._listens is not None:
-            self._listens.remove()
-            self._listens = None
         self._record_late()
         if self._has_strange and (self._now is None or not self._now.is_trained):
             self.stop("its loss is computed with targets that are not in the batches of its loader")
@@ -207,13 +198,11 @@ class Loops:
         if self._session.is_forked:
             return
         self._undo()
-        if self._listens is not None:
-            self._listens.remove()
         Captured._open = None
         try:
             self._record_late()
             self._record_now()
-            if self._trains and self._newest and not self._session.runs:
+            if self._session.trains and self._newest and not self._session.runs:
                 self.stop("its loop calls no loss function of PyTorch's with targets of its batches")
             self._end_run()
         except Exception as error:

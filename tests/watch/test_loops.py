@@ -1,5 +1,7 @@
 """Loops of the user's own over a DataLoader: same weights, each loss with its row, or one line that says why not."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -9,11 +11,11 @@ from torch.nn.functional import nll_loss
 from torch.utils.data import DataLoader, Dataset, Sampler, Subset, TensorDataset, default_collate
 
 from prunedata import Pruner
-from prunedata.cli.watching.hooks import watch_loops
+from prunedata.cli.watching.hooks import notice_steps, watch_loops
 from prunedata.cli.watching.session import Session
 from prunedata.store.run_store import read_run
 from tests.common.programs import WORKERS
-from tests.watch.watched import rows_told, run_both
+from tests.watch.watched import rows_told, run_both, watched
 
 SAMPLES, BATCH = 120, 16
 
@@ -73,10 +75,13 @@ def watch(tmp_path, monkeypatch, capsys):
         with monkeypatch.context() as patched:
             patched.setattr(DataLoader, "__iter__", DataLoader.__iter__)
             watch_loops(DataLoader)
+            steps = notice_steps(sys.modules["torch.optim.optimizer"])
             loop(watched := Training(), epochs)
+            steps.remove()
             session = Session.current()
             session.loops.close()
-            session.runs.clear()  # or they are listed when the process ends
+            session.trains = False  # or it tells of its runs when the process ends
+            session.runs.clear()
         Session.current.cache_clear()
         assert torch.equal(plain.weights, watched.weights)
         stores = sorted(tmp_path.glob("*.zarr"), key=lambda path: path.stat().st_ctime_ns)
@@ -382,6 +387,26 @@ WITH_ACCELERATE = (
         "for epoch",
     )
 )
+
+
+def test_a_loop_without_a_loader_is_said_not_to_be_watched(tmp_path):
+    (tmp_path / "train.py").write_text("""
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(torch.rand(20, 2))
+
+net = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+for batch in DataLoader(Stream(), batch_size=4):
+    torch.nn.functional.mse_loss(net(batch), batch).backward()
+    optimizer.step()
+""")
+    done = watched("train.py", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr.count("prunedata: not watched: its loop takes no batches from a DataLoader over a data set") == 1
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ TRAINERS = {
 }
 """By the module that defines it: a class, its method that trains, and the module in ``adapters`` that watches it."""
 LOOPS = "torch.utils.data.dataloader"  # the module of the loaders that loops of the user's own iterate
+OPTIMIZERS = "torch.optim.optimizer"  # the module whose steps show that a loop trains
 DATA = "datasets.arrow_dataset"  # the module of data sets whose ``map`` forgets what was selected before it
 
 
@@ -37,7 +38,7 @@ class _Finder:
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Return the spec of a module that defines a trainer; None of any other."""
-        if name not in TRAINERS and name not in (DATA, LOOPS):
+        if name not in TRAINERS and name not in (DATA, LOOPS, OPTIMIZERS):
             return None
         finders = [one.find_spec for one in sys.meta_path if one is not self and hasattr(one, "find_spec")]
         spec = next((found for find in finders if (found := find(name, path, target)) is not None), None)
@@ -56,6 +57,8 @@ class _Finder:
                     leave_out_own_frames()  # a function of map() may fail before any training
                 elif name == LOOPS:
                     watch_loops(module.DataLoader)
+                elif name == OPTIMIZERS:
+                    notice_steps(module)
                 else:
                     _patch(module, *TRAINERS[name])
 
@@ -94,3 +97,17 @@ def watch_loops(loader: Any) -> None:
         return Session.current().iterate(self, own)
 
     loader.__iter__ = watched
+
+
+def notice_steps(optimizers: Any) -> Any:
+    """Let the session know when an optimizer of a module takes its first step; return what ends that."""
+    seen: list[bool] = []
+
+    def step(*_: Any) -> None:
+        if not seen:
+            seen.append(True)
+            from prunedata.cli.watching.session import Session
+
+            Session.current().trains = True
+
+    return optimizers.register_optimizer_step_post_hook(step)

@@ -81,6 +81,8 @@ class Session:
         self.runs: list[WatchedRun] = []
         self.trainings = 0
         """How many trainers train, one within another."""
+        self.trains = False
+        """Whether an optimizer of PyTorch's has taken a step."""
         self._printed: set[str] = set()
         self._process = os.getpid()
         atexit.register(self._tell)
@@ -164,6 +166,8 @@ class Session:
         """Print the suspects when the process ends."""
         if self.is_forked:
             return
+        if self.trains and not self.runs and not self._printed:
+            self.say("not watched: its loop takes no batches from a DataLoader over a data set with a length")
         for run in self.runs:
             try:
                 run.tell(self.settings.top)
