@@ -47,8 +47,8 @@ class Loops:
     def __init__(self, session: Any) -> None:
         self._session = session
         self._newest: deque[_Batch] = deque(maxlen=AHEAD)
-        self._ahead = 0
-        """How many batches the loop fetches before it trains on one."""
+        self._ahead: int | None = None
+        """How many batches the loop fetches before it trains on one, once that is known."""
         self._now: _Batch | None = None
         """The batch that the newest call belongs to."""
         self._late: deque[_Batch] = deque()
@@ -71,23 +71,33 @@ class Loops:
         """Return what iterates a loader; ``own`` is its class's method that does."""
         if self._stopped or not torch.is_grad_enabled() or not _has_places(loader):
             return own(loader)
-        known, like = self._persistent.get(id(loader), (None, None))
-        if known is None:
-            replaced = {"dataset": Indexed(loader.dataset), "collate_fn": Collate(loader.collate_fn, tells=True)}
-            like = copied(loader, type(loader), replaced)
-            if loader.persistent_workers:
-                self._persistent[id(loader)] = loader, like
-        return _Batches(self, _Pass(loader), own(like))
+        try:
+            known, like = self._persistent.get(id(loader), (None, None))
+            if known is None:
+                replaced = {"dataset": Indexed(loader.dataset), "collate_fn": Collate(loader.collate_fn, tells=True)}
+                like = copied(loader, type(loader), replaced)
+                if loader.persistent_workers:
+                    self._persistent[id(loader)] = loader, like
+            which = _Pass(loader)
+        except Exception as error:
+            self.stop(str(error))
+            return own(loader)
+        return _Batches(self, which, own(like))
 
     # -- what the loop does
 
-    def delivered(self, batch: "_Batch") -> None:
-        """The loop has got a batch."""
-        self._record_late()
-        if self._has_strange and (self._now is None or not self._now.is_trained):
-            self.stop("its loss is computed with targets that are not in the batches of its loader")
-        self._has_strange = False
-        self._newest.append(batch)
+    def delivered(self, which: "_Pass", ids: SomeIds, batch: Any) -> None:
+        """The loop has got a batch of a pass."""
+        if self._stopped:
+            return
+        try:
+            self._record_late()
+            if self._has_strange and (self._now is None or not self._now.is_trained):
+                raise PrunedataError("its loss is computed with targets that are not in the batches of its loader")
+            self._has_strange = False
+            self._newest.append(_Batch(which, ids, batch))
+        except Exception as error:
+            self.stop(str(error))
 
     def ended(self, which: "_Pass") -> None:
         """A pass came to its end."""
@@ -117,23 +127,24 @@ class Loops:
         self._has_strange = True
 
     def _batch_of(self, target: torch.Tensor) -> "_Batch | None":
-        """Return the batch that has a target; None if none of the newest has it, or several have."""
-        likely = self._newest[-1 - self._ahead] if self._ahead < len(self._newest) else None
-        if likely is not None and (likely.has_itself(target) or not self._looks(target, likely)):
+        """Return the batch that has a target; None if none of the newest has it. Several may have equal ones."""
+        newest = tuple(self._newest)
+        for batch in newest:
+            if batch.has_itself(target):
+                return batch
+        likely = None if self._ahead is None or self._ahead >= len(newest) else newest[-1 - self._ahead]
+        if likely is not None and not (target.is_cpu or likely.is_looked_at):
             return likely
-        target = target.detach().cpu()
-        if likely is not None and likely.has(target):
+        value = target.detach().cpu()
+        if likely is not None and likely.has(value) and not (self._ahead and likely.is_trained):
             return likely
-        found = [ahead for ahead, batch in enumerate(reversed(self._newest)) if batch.has(target)]
-        if len(found) != 1:
+        found = [batch for batch in newest if batch.has(value)]
+        if not found:
             return None
-        self._ahead = found[0]
-        return self._newest[-1 - self._ahead]
-
-    @staticmethod
-    def _looks(target: torch.Tensor, likely: "_Batch") -> bool:
-        """Whether it is looked up that a target is of the likely batch."""
-        return target.is_cpu or likely.number < LOOKS or not likely.number % EVERY or likely.of.is_over
+        batch = next((each for each in found if not each.is_trained), found[-1])
+        if not batch.of.is_over:  # else no further batch has come
+            self._ahead = len(newest) - 1 - newest.index(batch)
+        return batch
 
     # -- its run
 
@@ -251,7 +262,7 @@ class _Batches:
         except StopIteration:
             self._loops.ended(self._of)
             raise
-        self._loops.delivered(_Batch(self._of, ids, batch))
+        self._loops.delivered(self._of, ids, batch)
         return batch
 
     def __getattr__(self, name: str) -> Any:
@@ -284,6 +295,11 @@ class _Batch:
         """The calls whose results were trained."""
         self._calls.keep(self._trained)
         return self._calls
+
+    @property
+    def is_looked_at(self) -> bool:
+        """Whether targets on a device are compared with its own."""
+        return self.number < LOOKS or not self.number % EVERY or self.of.is_over
 
     def has_itself(self, target: torch.Tensor) -> bool:
         """Whether a target is one of its tensors, and no copy."""

@@ -1,6 +1,7 @@
 """Loops of the user's own over a DataLoader: same weights, each loss with its row, or one line that says why not."""
 
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -33,6 +34,11 @@ def points(samples=SAMPLES, seed=0):
 DATA, OTHERS = points(), points(70, seed=1)
 
 
+def placed(targets):
+    """The targets on the device that the loop trains on."""
+    return targets
+
+
 class Training:
     """A small network and its optimizer, made alike each time; notes the losses of the batches it trains on."""
 
@@ -40,19 +46,20 @@ class Training:
         torch.manual_seed(0)
         self.net = nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3))
         self.optimizer = torch.optim.Adam(self.net.parameters(), 0.02)
-        self.excess, self.visits = np.zeros(SAMPLES), np.zeros(SAMPLES, dtype=int)
+        self.excess, self.visits, self.largest = np.zeros(SAMPLES), np.zeros(SAMPLES, dtype=int), 0
 
     def note(self, losses, places):
         losses = losses.detach().float().numpy()
         places = places.numpy()
         self.excess[places] += losses - losses.mean()
         self.visits[places] += 1
+        self.largest = max(self.largest, len(places))
 
     def loss(self, values, labels, places, **options):
         logits = self.net(values)
         weight = options.pop("weight", None)
         self.note(F.cross_entropy(logits.detach().float(), labels, reduction="none", **options), places)
-        return F.cross_entropy(logits, labels, weight=weight, **options)
+        return F.cross_entropy(logits, placed(labels), weight=weight, **options)
 
     def step(self, loss):
         self.optimizer.zero_grad()
@@ -124,7 +131,7 @@ def in_parts(training, *batch):
 def of_logarithms(training, values, labels, places):
     logarithms = F.log_softmax(training.net(values), 1)
     training.note(F.nll_loss(logarithms, labels, reduction="none"), places)
-    training.step(nll_loss(logarithms, labels))
+    training.step(nll_loss(logarithms, placed(labels)))
 
 
 def one_hot(training, values, labels, places):
@@ -136,7 +143,7 @@ def one_hot(training, values, labels, places):
 def of_itself(training, values, labels, places):
     found = training.net(values)
     training.note(F.mse_loss(found, values, reduction="none").mean(1), places)
-    training.step(F.mse_loss(found, values))
+    training.step(F.mse_loss(found, placed(values)))
 
 
 def with_another_target(training, *batch):
@@ -150,9 +157,9 @@ def with_a_validation(training, *batch):
             F.cross_entropy(training.net(values), labels).item()
 
 
-def ahead(training, epochs):
+def ahead(training, epochs, size=BATCH):
     for _ in range(epochs):
-        batches = iter(loader())
+        batches = iter(loader(batch_size=size))
         coming = next(batches)
         while coming is not None:
             batch, coming = coming, next(batches, None)
@@ -232,20 +239,23 @@ LOOPS = {
     "weights": over(weighted), "accumulation": over(in_parts), "logarithms": over(of_logarithms),
     "one hot": over(one_hot), "of itself": over(of_itself), "another target": over(with_another_target),
     "validation": over(with_a_validation), "persistent": over(plainly, num_workers=2, persistent_workers=True),
-    "ahead": ahead, "summed": summed, "steps": by_steps, "endless": endless, "dicts": of_dicts, "objects": of_objects,
+    "ahead": ahead, "ahead, alone": partial(ahead, size=1), "summed": summed, "steps": by_steps, "endless": endless,
+    "dicts": of_dicts, "objects": of_objects,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("is_cpu", [True, False], ids=["host", "device"])
+@pytest.mark.parametrize("where", ["host", "copied", "device"])
 @pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
-def test_losses_are_those_that_the_loop_computes(loop, is_cpu, watch, monkeypatch):
-    """On a device, targets are compared now and then: a stand-in, as there is none."""
-    if not is_cpu:
+def test_losses_are_those_that_the_loop_computes(loop, where, watch, monkeypatch):
+    """On a device targets are copies, and are compared now and then: a stand-in, as there is none."""
+    if where != "host":
+        monkeypatch.setattr(sys.modules[__name__], "placed", torch.clone)
+    if where == "device":
         monkeypatch.setattr(torch.Tensor, "is_cpu", property(lambda _: False))
     training, (run,), told = watch(loop)
     assert told == ""
     np.testing.assert_array_equal(run.visits, training.visits)
-    if loop is not LOOPS["alone"]:  # whose losses are compared with those so far
+    if training.largest > 1:  # whose losses are compared with those so far
         expected = training.excess / np.maximum(1, training.visits)
         np.testing.assert_allclose(run.mean_excess, expected, rtol=1e-5, atol=1e-6)
     assert [record["observed"] for record in run.history] == [training.visits.sum() / 3] * 3
