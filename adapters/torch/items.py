@@ -69,7 +69,7 @@ class Collate:
     called as often as ever, too: it may draw numbers.
     """
 
-    batches, enough = 4, 3
+    batches, enough = 6, 4
 
     def __init__(self, collate: Callable[[Any], Any], *, tells: bool = False) -> None:
         self.collate, self.tells = collate, tells
@@ -102,10 +102,14 @@ def _moved(samples: list[Any], batch: Any) -> int:
     Of two classes another number of the batch may have as many of each by chance: that has to come again.
     """
     leaves = tree_leaves(dict(batch) if isinstance(batch, Mapping) else batch)
-    columns = [np.asarray(each.cpu()).ravel() for each in leaves if _is_column(each, len(samples))]
+    tables = [each.cpu() for each in leaves if isinstance(each, torch.Tensor) and each.shape[:1] == (len(samples),)]
+    columns = [np.asarray(each).ravel() for each in tables if each.numel() == len(samples)]
+    one_hot = [np.asarray(each.argmax(1)) for each in tables if each.ndim == 2 and each.shape[1] > 1]
     surely = 0
     for numbers in filter(None, map(_numbers, zip(*map(_fields, samples), strict=False))):
         different = len(set(numbers))
+        if different > 1 and any(np.array_equal(numbers, column) for column in one_hot):
+            return 0
         for column in columns:
             own = np.asarray(numbers).astype(column.dtype)
             if np.array_equal(own, column):
@@ -114,10 +118,6 @@ def _moved(samples: list[Any], batch: Any) -> int:
             elif np.array_equal(np.sort(own), np.sort(column)):
                 surely = max(surely, Collate.enough if different > 2 else 1)
     return surely
-
-
-def _is_column(part: Any, samples: int) -> bool:
-    return isinstance(part, torch.Tensor) and part.shape[:1] == (samples,) and part.numel() == samples
 
 
 def _fields(sample: Any) -> list[Any]:
