@@ -187,6 +187,11 @@ class Loops:
         if self._epochs is None or not same:
             self._end_run()
             dataset: Any = loader.dataset
+            if self._session.settings.leave_out:
+                raise PrunedataError(
+                    "a loop of your own leaves samples out by pruner.wrap(loader), in the script: without --leave-out "
+                    "it is watched"
+                )
             self._epochs = WatchedEpochs(self._session)
             self._epochs.begin(len(dataset), LONG, dataset=dataset, selected=dataset)
             self._known.append(loader)

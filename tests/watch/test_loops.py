@@ -399,6 +399,14 @@ WITH_ACCELERATE = (
 )
 
 
+@pytest.mark.slow
+def test_it_leaves_nothing_out(tmp_path):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    done = watched("--leave-out", "train.py", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr.count("prunedata: not watched: a loop of your own leaves samples out by pruner.wrap") == 1
+
+
 def test_a_loop_without_a_loader_is_said_not_to_be_watched(tmp_path):
     (tmp_path / "train.py").write_text("""
 import torch
