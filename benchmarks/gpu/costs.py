@@ -244,7 +244,7 @@ def pieces(place: Place) -> list[Piece]:
     ]
 
 
-TRAINERS = ("huggingface", "lightning")
+TRAINERS = ("torch", "huggingface", "lightning")
 
 
 class Busy(nn.Module):

@@ -136,17 +136,20 @@ def lightning_trainer(
     return trainer, pl.Trainer.fit, (Net(), DataLoader(dataset, batch_size=BATCH, shuffle=True)), {}, clock
 
 
-def own_loop(steps: int, folder: Path) -> Training:
+def own_loop(
+    steps: int, folder: Path, network: Callable[[], torch.nn.Module] = small, *, gpu: bool = False
+) -> Training:
     from torch.utils.data import DataLoader, TensorDataset  # noqa: PLC0415
 
-    clock, network = _Clock(), small()
+    clock, device = _Clock((FIRST, steps - 1) if gpu else ()), "cuda" if gpu else "cpu"
     dataset = TensorDataset(torch.rand(steps * BATCH, WIDTH), torch.randint(0, 3, (steps * BATCH,)))
-    optimizer = torch.optim.SGD(network.parameters(), 0.01)
+    net = network().to(device)
+    optimizer = torch.optim.SGD(net.parameters(), 0.01)
 
     def train(loader: DataLoader[Any]) -> None:
         for points, labels in loader:
             optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(network(points), labels).backward()
+            torch.nn.functional.cross_entropy(net(points.to(device)), labels.to(device)).backward()
             optimizer.step()
             clock.tick()
 
