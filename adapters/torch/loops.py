@@ -9,6 +9,7 @@ from weakref import ref
 
 import numpy as np
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
@@ -19,6 +20,7 @@ from prunedata.adapters.torch.losses import SMALL
 from prunedata.adapters.torch.prints import prints_in
 from prunedata.adapters.torch.wrap import copied
 from prunedata.adapters.watched.epochs import WatchedEpochs
+from prunedata.adapters.watched.gathered import epochs_of
 from prunedata.cli.watching.rows import original_rows
 from prunedata.errors import PrunedataError
 from prunedata.run.frameworks import labels_in
@@ -62,6 +64,8 @@ class Loops:
         """A loader of each run, newest last."""
         self._persistent: dict[int, tuple[Any, Any]] = {}
         """By its id a loader whose workers live on after a pass, and the one that is iterated in its place."""
+        self._handle: Any = None
+        """Takes the hook for optimizers' steps away, while there is one."""
         self._stopped = False
         self._undo = watch_functions()
         Captured._open = self  # type: ignore[assignment]
@@ -91,6 +95,7 @@ class Loops:
         if self._stopped:
             return
         try:
+            self._hear_no_steps()
             self._record_late()
             if self._has_strange and (self._now is None or not self._now.is_trained):
                 raise PrunedataError("its loss is computed with targets that are not in the batches of its loader")
@@ -103,9 +108,25 @@ class Loops:
         """A pass came to its end."""
         which.is_over = True
         self._record_late()
-        if self._now is not None and self._now is which.newest:  # else the loop still trains on batches of the pass
+        if self._now is None:
+            return
+        if self._now is which.newest:
             self._record_now()
             self._end_epoch()
+        elif self._handle is None:  # the loop still trains on batches of the pass
+            self._handle = register_optimizer_step_post_hook(self._stepped)
+
+    def _stepped(self, *_: Any) -> None:
+        """An optimizer took a step, after the loop has got the last batch of a pass."""
+        batch = self._now
+        if batch is not None and batch.of.is_over and batch is batch.of.newest and batch.is_trained:
+            self._record_now()
+            self._end_epoch()
+
+    def _hear_no_steps(self) -> None:
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
 
     def take(self, own: Callable[..., Any], result: torch.Tensor, args: Any, options: dict[str, Any]) -> None:
         """The loop has called a loss function, as for :meth:`Captured.take`."""
@@ -192,7 +213,7 @@ class Loops:
                     "a loop of your own leaves samples out by pruner.wrap(loader), in the script: without --leave-out "
                     "it is watched"
                 )
-            self._epochs = WatchedEpochs(self._session)
+            self._epochs = epochs_of(self._session)
             self._epochs.begin(len(dataset), LONG, dataset=dataset, selected=dataset)
             self._known.append(loader)
         self._pass = which
@@ -214,11 +235,12 @@ class Loops:
         if self._session.is_forked:
             return
         self._undo()
+        self._hear_no_steps()
         Captured._open = None
         try:
             self._record_late()
             self._record_now()
-            if self._session.trains and self._newest and not self._session.runs:
+            if self._session.trains and self._newest and not self._session.has_begun:
                 self.stop("its loop calls no loss function of PyTorch's with targets of its batches")
             self._end_run()
         except Exception as error:

@@ -81,6 +81,8 @@ class Session:
         self.runs: list[WatchedRun] = []
         self.trainings = 0
         """How many trainers train, one within another."""
+        self.has_begun = False
+        """Whether a run has, in this process or in the one that it sends its losses to."""
         self.trains = False
         """Whether an optimizer of PyTorch's has taken a step."""
         self._printed: set[str] = set()
@@ -112,7 +114,7 @@ class Session:
         set. ``by`` is how the trainer leaves samples out, if the user asked for it: by weight no length changes.
         ``classes`` is how many classes the model tells apart, one a sample.
         """
-        place = self._unused_place() if rank == 0 else None
+        self.has_begun, place = True, self._unused_place() if rank == 0 else None
         with warnings.catch_warnings():  # a user who changes no line can do nothing about them
             warnings.simplefilter("ignore")
             # With the labels of the data set, if it has some: right ones of a rare class would look wrong.
@@ -166,7 +168,7 @@ class Session:
         """Print the suspects when the process ends."""
         if self.is_forked:
             return
-        if self.trains and not self.runs and not self._printed:
+        if self.trains and not self.has_begun and not self._printed:
             self.say("not watched: its loop takes no batches from a DataLoader over a data set with a length")
         for run in self.runs:
             try:

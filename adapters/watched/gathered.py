@@ -1,0 +1,174 @@
+"""Make one run of a loop in several processes: the first one records what the others send it after each epoch.
+
+They send it by the store of their process group. No process waits for another but the first one, and that for a minute
+at most, after which it watches no longer: a job that is watched must not hang.
+"""
+
+import pickle
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from prunedata.adapters.torch.losses import two_likeliest
+from prunedata.adapters.watched.epochs import WatchedEpochs
+from prunedata.errors import PrunedataError
+from prunedata.run.adapter import Adapter, Delivery
+from prunedata.run.pruner import Pruner
+from prunedata.types import Ids, SomeIds
+
+__all__ = ["Mail", "epochs_of"]
+
+STOPPED = "stopped"
+"""A key: the first process reads nothing more."""
+
+
+class Mail:
+    """What the processes of a training send the first one, under the number of an epoch and of the process."""
+
+    def __init__(self, store: Any, rank: int, processes: int, seconds: float = 60.0) -> None:
+        self._store, self.rank, self.processes = store, rank, processes
+        self._seconds = timedelta(seconds=seconds)
+
+    def send(self, epoch: int, found: Any) -> None:
+        """Send what was recorded in an epoch, or a string that says why nothing more will be."""
+        with suppress(Exception):  # the group has ended, or the first process
+            if not self._store.check([STOPPED]):
+                self._store.set(f"{epoch}/{self.rank}", pickle.dumps(found))
+
+    def receive(self, epoch: int, rank: int) -> Any:
+        """Return what a process has sent of an epoch; raise :class:`PrunedataError` if it sends nothing more."""
+        key = f"{epoch}/{rank}"
+        try:
+            self._store.wait([key], self._seconds)
+            found = pickle.loads(self._store.get(key))
+        except Exception as error:
+            raise PrunedataError(f"process {rank} has not sent what it recorded in epoch {epoch}") from error
+        with suppress(Exception):  # a store of files keeps them
+            self._store.delete_key(key)
+        if isinstance(found, str):
+            raise PrunedataError(f"process {rank}: {found}")
+        return found
+
+    def stop(self) -> None:
+        """Let the others send nothing more."""
+        with suppress(Exception):
+            self._store.set(STOPPED, "1")
+
+
+def epochs_of(session: Any) -> WatchedEpochs:
+    """Return the epochs of a loop in this process: its own, or its part of those of all."""
+    if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
+        return WatchedEpochs(session)
+    try:
+        own = dist.distributed_c10d
+        store = own.PrefixStore("prunedata", own._get_default_store())
+    except Exception as error:
+        raise PrunedataError("its processes have no store: start it in one process, and it is watched") from error
+    mail = Mail(store, dist.get_rank(), dist.get_world_size())
+    return _Sending(session, mail) if mail.rank else _Gathering(session, mail)
+
+
+def _plain(ids: SomeIds, losses: torch.Tensor, logits: Any, sizes: list[int]) -> tuple[Any, ...]:
+    """Return what was recorded as arrays, for :meth:`prunedata.Pruner.record`: losses, ids, sizes, guesses, classes."""
+    guesses, classes = (None, None) if logits is None else two_likeliest(logits)
+    said = None if guesses is None else guesses.cpu().numpy()
+    return losses.detach().float().cpu().numpy(), np.asarray(ids), np.array(sizes), said, classes
+
+
+class _Gathering(WatchedEpochs):
+    """Those of the first process, which has the run."""
+
+    def __init__(self, session: Any, mail: Mail) -> None:
+        super().__init__(session, ranks=True)
+        self._mail, self._number, self._reports = mail, 0, Adapter()
+
+    def begin(self, samples: int, epochs: int, *, rows: Ids | None = None, **options: Any) -> Pruner:
+        """As that of one process, without the adapter that would join the others."""
+        self._run = self._session.begin(samples, epochs, **options)
+        pruner: Pruner = self._run.pruner
+        self._reports = pruner.attach(self._reports)
+        return pruner
+
+    def open(self) -> None:
+        """Open an epoch, if none is open."""
+        if not self._opened:
+            self._opened, pruner = True, self._run.pruner
+            number = pruner.begin_epoch().number
+            self._delivery = Delivery(number, given=np.zeros(pruner.samples, dtype=np.bool_))
+            self._reports.delivery = self._delivery
+
+    def _take(self, ids: SomeIds, losses: torch.Tensor, logits: Any, sizes: list[int]) -> None:
+        self._record(*_plain(ids, losses, logits, sizes))
+
+    def _record(self, losses: Any, ids: Any, sizes: Any, guesses: Any, classes: int | None) -> None:
+        self._run.pruner.record(losses, ids, sizes, guesses, classes=classes)
+        self._delivery.given[ids] = True  # type: ignore[index]
+
+    def end(self) -> None:
+        """End the epoch, if one was opened, with what the others have sent."""
+        if self._opened:
+            self._opened = False
+            self.guarded(self.pause)
+            self.guarded(self._gather)
+            self.guarded(self._run.pruner.end_epoch)
+
+    def _gather(self) -> None:
+        for rank in range(1, self._mail.processes):
+            for found in self._mail.receive(self._number, rank):
+                self._record(*found)
+        self._number += 1
+
+    def stop(self, error: Exception) -> None:
+        """Stop recording, in all processes."""
+        self._mail.stop()
+        super().stop(error)
+
+    @staticmethod
+    def _together() -> bool:
+        return False  # it takes no part in the group's own messages
+
+
+class _Sending(WatchedEpochs):
+    """Those of another process, which has no run."""
+
+    def __init__(self, session: Any, mail: Mail) -> None:
+        super().__init__(session, ranks=True)
+        self._mail, self._number, self._why = mail, 0, ""
+        self._found: list[tuple[Any, ...]] = []
+
+    def begin(self, samples: int, epochs: int, *, rows: Ids | None = None, **options: Any) -> Any:
+        """Begin nothing: the first process does."""
+        self._session.has_begun = True
+
+    def open(self) -> None:
+        """Open an epoch, if none is open."""
+        self._opened = True
+
+    def _take(self, ids: SomeIds, losses: torch.Tensor, logits: Any, sizes: list[int]) -> None:
+        self._found.append(_plain(ids, losses, logits, sizes))
+
+    def pause(self) -> None:
+        """Compute the losses that wait."""
+        self._later.flush()
+
+    def end(self) -> None:
+        """Send what was recorded of an epoch, if one was opened."""
+        if self._opened:
+            self._opened = False
+            self.guarded(self.pause)
+            self._mail.send(self._number, self._why or self._found)
+            self._number, self._found = self._number + 1, []
+
+    def stop(self, error: Exception) -> None:
+        """Stop recording, and say so to the first process."""
+        self._why = str(error)
+        self._mail.send(self._number, self._why)
+        super().stop(error)
+
+    @staticmethod
+    def _together() -> bool:
+        return False
