@@ -4,7 +4,7 @@ They send it by the store of their process group. No process waits for another b
 at most, after which it watches no longer: a job that is watched must not hang.
 """
 
-import pickle
+import io
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -24,6 +24,8 @@ __all__ = ["Mail", "epochs_of"]
 
 STOPPED = "stopped"
 """A key: the first process reads nothing more."""
+Recorded = tuple[Any, ...]
+"""Losses, ids, the samples of each batch, guesses or None, and the number of classes or None."""
 
 
 class Mail:
@@ -33,30 +35,40 @@ class Mail:
         self._store, self.rank, self.processes = store, rank, processes
         self._seconds = timedelta(seconds=seconds)
 
-    def send(self, epoch: int, found: Any) -> None:
+    def send(self, epoch: int, found: list[Recorded] | str) -> None:
         """Send what was recorded in an epoch, or a string that says why nothing more will be."""
+        text = io.BytesIO()
+        torch.save(found if isinstance(found, str) else [tuple(map(_as_tensor, each)) for each in found], text)
         with suppress(Exception):  # the group has ended, or the first process
             if not self._store.check([STOPPED]):
-                self._store.set(f"{epoch}/{self.rank}", pickle.dumps(found))
+                self._store.set(f"{epoch}/{self.rank}", text.getvalue())
 
-    def receive(self, epoch: int, rank: int) -> Any:
+    def receive(self, epoch: int, rank: int) -> list[Recorded]:
         """Return what a process has sent of an epoch; raise :class:`PrunedataError` if it sends nothing more."""
         key = f"{epoch}/{rank}"
         try:
             self._store.wait([key], self._seconds)
-            found = pickle.loads(self._store.get(key))
+            found = torch.load(io.BytesIO(self._store.get(key)), weights_only=True)
         except Exception as error:
             raise PrunedataError(f"process {rank} has not sent what it recorded in epoch {epoch}") from error
         with suppress(Exception):  # a store of files keeps them
             self._store.delete_key(key)
         if isinstance(found, str):
             raise PrunedataError(f"process {rank}: {found}")
-        return found
+        return [tuple(map(_as_array, each)) for each in found]
 
     def stop(self) -> None:
         """Let the others send nothing more."""
         with suppress(Exception):
             self._store.set(STOPPED, "1")
+
+
+def _as_tensor(part: Any) -> Any:
+    return torch.from_numpy(part) if isinstance(part, np.ndarray) else part
+
+
+def _as_array(part: Any) -> Any:
+    return part.numpy() if isinstance(part, torch.Tensor) else part
 
 
 def epochs_of(session: Any) -> WatchedEpochs:
@@ -72,8 +84,8 @@ def epochs_of(session: Any) -> WatchedEpochs:
     return _Sending(session, mail) if mail.rank else _Gathering(session, mail)
 
 
-def _plain(ids: SomeIds, losses: torch.Tensor, logits: Any, sizes: list[int]) -> tuple[Any, ...]:
-    """Return what was recorded as arrays, for :meth:`prunedata.Pruner.record`: losses, ids, sizes, guesses, classes."""
+def _plain(ids: SomeIds, losses: torch.Tensor, logits: Any, sizes: list[int]) -> Recorded:
+    """Return what was recorded as arrays, for :meth:`prunedata.Pruner.record`."""
     guesses, classes = (None, None) if logits is None else two_likeliest(logits)
     said = None if guesses is None else guesses.cpu().numpy()
     return losses.detach().float().cpu().numpy(), np.asarray(ids), np.array(sizes), said, classes
@@ -138,7 +150,7 @@ class _Sending(WatchedEpochs):
     def __init__(self, session: Any, mail: Mail) -> None:
         super().__init__(session, ranks=True)
         self._mail, self._number, self._why = mail, 0, ""
-        self._found: list[tuple[Any, ...]] = []
+        self._found: list[Recorded] = []
 
     def begin(self, samples: int, epochs: int, *, rows: Ids | None = None, **options: Any) -> Any:
         """Begin nothing: the first process does."""

@@ -110,14 +110,15 @@ def test_one_that_cannot_be_watched_stops_all_and_they_train_on(tmp_path):
 def test_the_first_process_waits_for_a_while():
     store = dist.HashStore()
     first, second = Mail(store, 0, 2, 0.05), Mail(store, 1, 2)
-    second.send(0, [1, 2])
-    assert first.receive(0, 1) == [1, 2]
+    second.send(0, [(np.arange(3.0), np.arange(3), None, 2)])
+    ((losses, ids, nothing, classes),) = first.receive(0, 1)
+    assert (losses.tolist(), ids.tolist(), nothing, classes) == ([0, 1, 2], [0, 1, 2], None, 2)
     with pytest.raises(PrunedataError, match="process 1 has not sent"):
         first.receive(0, 1)
     second.send(1, "no loss")
     with pytest.raises(PrunedataError, match="process 1: no loss"):
         first.receive(1, 1)
     first.stop()
-    second.send(2, [3])
+    second.send(2, [])
     with pytest.raises(PrunedataError, match="process 1 has not sent"):
         first.receive(2, 1)
