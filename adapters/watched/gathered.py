@@ -6,7 +6,7 @@ at most, after which it watches no longer: a job that is watched must not hang.
 
 import io
 from contextlib import suppress
-from datetime import timedelta
+from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ from prunedata.types import Ids, SomeIds
 
 __all__ = ["Mail", "epochs_of"]
 
+OFTEN = 0.01
+"""Seconds after which the first process looks again."""
 STOPPED = "stopped"
 """A key: the first process reads nothing more."""
 Recorded = tuple[Any, ...]
@@ -33,7 +35,7 @@ class Mail:
 
     def __init__(self, store: Any, rank: int, processes: int, seconds: float = 60.0) -> None:
         self._store, self.rank, self.processes = store, rank, processes
-        self._seconds = timedelta(seconds=seconds)
+        self._seconds = seconds
 
     def send(self, epoch: int, found: list[Recorded] | str) -> None:
         """Send what was recorded in an epoch, or a string that says why nothing more will be."""
@@ -45,9 +47,12 @@ class Mail:
 
     def receive(self, epoch: int, rank: int) -> list[Recorded]:
         """Return what a process has sent of an epoch; raise :class:`PrunedataError` if it sends nothing more."""
-        key = f"{epoch}/{rank}"
+        key, until = f"{epoch}/{rank}", monotonic() + self._seconds
         try:
-            self._store.wait([key], self._seconds)
+            while not self._store.check([key]):  # its own wait() would not be interrupted by Ctrl-C
+                if monotonic() > until:
+                    raise TimeoutError
+                sleep(OFTEN)
             found = torch.load(io.BytesIO(self._store.get(key)), weights_only=True)
         except Exception as error:
             raise PrunedataError(f"process {rank} has not sent what it recorded in epoch {epoch}") from error
