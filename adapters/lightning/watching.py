@@ -17,7 +17,7 @@ from prunedata.adapters.torch.captured import Captured, watch_functions
 from prunedata.adapters.torch.items import SORTS, Collate, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.adapters.torch.wrap import copied, wrap
-from prunedata.adapters.watched.epochs import WatchedEpochs
+from prunedata.adapters.watched.epochs import LONG, WatchedEpochs
 from prunedata.cli.watching.rows import original_rows
 from prunedata.errors import PrunedataError
 from prunedata.run.frameworks import ADAPTERS
@@ -25,9 +25,6 @@ from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
 __all__ = ["watch"]
-
-LONG = 1000
-"""Epochs of a run of which nobody says how long it is."""
 
 
 def watch(session: Any, trainer: Any, call: Any) -> Callable[[bool], None]:

@@ -65,8 +65,8 @@ class Collate:
     """Collates samples by the user's function, and passes their ids on.
 
     If the first batches of a process show that the function changes the order of the samples, it raises
-    :class:`PrunedataError`; with ``tells`` there are no ids from then on, and the batches are as ever. The function is
-    called as often as ever, too: it may draw numbers.
+    :class:`PrunedataError`. With ``tells`` it returns no ids from then on, and the batches as they are. The function is
+    called once for each batch, as it may draw random numbers.
     """
 
     batches, enough = 6, 4

@@ -1,25 +1,22 @@
 """Watch training loops of the user's own over a DataLoader, for ``prunedata watch``, without changing the weights."""
 
 import atexit
-import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
-from weakref import ref
 
 import numpy as np
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from prunedata.adapters.torch.captured import Captured, watch_functions
 from prunedata.adapters.torch.items import SORTS, Collate, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader
-from prunedata.adapters.torch.losses import SMALL
+from prunedata.adapters.torch.loop_batches import Batch, Pass
 from prunedata.adapters.torch.prints import prints_in
 from prunedata.adapters.torch.wrap import copied
-from prunedata.adapters.watched.epochs import WatchedEpochs
+from prunedata.adapters.watched.epochs import LONG, WatchedEpochs
 from prunedata.adapters.watched.gathered import epochs_of
 from prunedata.cli.watching.rows import original_rows
 from prunedata.errors import PrunedataError
@@ -28,15 +25,10 @@ from prunedata.types import SomeIds
 
 __all__ = ["Loops"]
 
-LONG = 1000
-"""Epochs of a run of which nobody says how long it is."""
 AHEAD = 3
 """So many of the newest batches may be the one that is trained on, as a loop may fetch the next ones before."""
 SOME = 8
 """Samples by which data without labels are compared."""
-LOOKS, EVERY = 8, 64
-"""On a device, targets are compared in so many batches at the beginning of a pass, and then in one of so many: to
-compare them waits for the device."""
 
 
 class Loops:
@@ -48,17 +40,17 @@ class Loops:
 
     def __init__(self, session: Any) -> None:
         self._session = session
-        self._newest: deque[_Batch] = deque(maxlen=AHEAD)
+        self._newest: deque[Batch] = deque(maxlen=AHEAD)
         self._ahead: int | None = None
         """How many batches the loop fetches before it trains on one, once that is known."""
-        self._now: _Batch | None = None
+        self._now: Batch | None = None
         """The batch that the newest call belongs to."""
-        self._late: deque[_Batch] = deque()
+        self._late: list[Batch] = []
         """Batches that got a gradient after the loop had gone on to the next one."""
         self._has_strange = False
         """Whether a loss was trained, since the newest batch came, whose target no batch has."""
         self._epochs: WatchedEpochs | None = None
-        self._pass: _Pass | None = None
+        self._pass: Pass | None = None
         """The pass whose batches were trained last."""
         self._known: list[DataLoader[Any]] = []
         """A loader of each run, newest last."""
@@ -82,7 +74,7 @@ class Loops:
                 like = copied(loader, type(loader), replaced)
                 if loader.persistent_workers:
                     self._persistent[id(loader)] = loader, like
-            which = _Pass(loader)
+            which = Pass(loader)
         except Exception as error:
             self.stop(str(error))
             return own(loader)
@@ -90,7 +82,7 @@ class Loops:
 
     # -- what the loop does
 
-    def delivered(self, which: "_Pass", ids: SomeIds, batch: Any) -> None:
+    def delivered(self, which: "Pass", ids: SomeIds, batch: Any) -> None:
         """The loop has got a batch of a pass."""
         if self._stopped:
             return
@@ -100,20 +92,20 @@ class Loops:
             if self._has_strange and (self._now is None or not self._now.is_trained):
                 raise PrunedataError("its loss is computed with targets that are not in the batches of its loader")
             self._has_strange = False
-            self._newest.append(_Batch(which, ids, batch))
+            self._newest.append(Batch(which, ids, batch))
         except Exception as error:
             self.stop(str(error))
 
-    def ended(self, which: "_Pass") -> None:
+    def ended(self, which: "Pass") -> None:
         """A pass came to its end."""
         which.is_over = True
         self._record_late()
         if self._now is None:
             return
-        if self._now is which.newest:
+        if self._now is which.newest and self._now.is_trained:
             self._record_now()
             self._end_epoch()
-        elif self._handle is None:  # the loop still trains on batches of the pass
+        elif self._handle is None:  # the loop may still train on batches of the pass
             self._handle = register_optimizer_step_post_hook(self._stepped)
 
     def _stepped(self, *_: Any) -> None:
@@ -147,7 +139,7 @@ class Loops:
     def _strange(self, _: torch.Tensor) -> None:
         self._has_strange = True
 
-    def _batch_of(self, target: torch.Tensor) -> "_Batch | None":
+    def _batch_of(self, target: torch.Tensor) -> "Batch | None":
         """Return the batch that has a target; None if none of the newest has it. Several may have equal ones."""
         newest = tuple(self._newest)
         for batch in newest:
@@ -188,13 +180,13 @@ class Loops:
 
     def _record_late(self) -> None:
         """Record batches that one backward pass trained together with the next ones."""
-        now = self._now
-        while self._late:
-            self._now = self._late.popleft()
+        now, late = self._now, sorted(self._late, key=lambda batch: batch.place)
+        self._late.clear()
+        for self._now in late:
             self._record_now()
         self._now = now
 
-    def _epochs_of(self, which: "_Pass") -> WatchedEpochs:
+    def _epochs_of(self, which: "Pass") -> WatchedEpochs:
         """Return the epochs of the run that a pass belongs to. One over other data begins another run."""
         before = self._pass
         if self._epochs is not None and which is before:
@@ -257,21 +249,10 @@ class Loops:
                 self._epochs.stop(PrunedataError(why))
 
 
-class _Pass:
-    """One pass over a loader."""
-
-    def __init__(self, loader: DataLoader[Any]) -> None:
-        self.loader = loader
-        self.batches, self.length = 0, _length_of(loader)
-        self.newest: _Batch | None = None
-        self.is_over = self.is_left = False
-        """Whether it came to its end, and whether its epoch has ended."""
-
-
 class _Batches:
     """The batches of a pass, without the ids that its iterator yields with them."""
 
-    def __init__(self, loops: Loops, of: _Pass, inner: Any) -> None:
+    def __init__(self, loops: Loops, of: Pass, inner: Any) -> None:
         self._loops, self._of, self._inner = loops, of, inner
 
     def __iter__(self) -> "_Batches":
@@ -283,7 +264,7 @@ class _Batches:
     def __next__(self) -> Any:
         if self._of.batches >= self._of.length:  # of a loader that never ends
             self._loops.ended(self._of)
-            self._of = _Pass(self._of.loader)
+            self._of = Pass(self._of.loader)
         try:
             ids, batch = next(self._inner)
         except StopIteration:
@@ -298,60 +279,6 @@ class _Batches:
         return getattr(self._inner, name)
 
 
-class _Batch:
-    """A batch that a loop has got, and the losses that were computed with its targets."""
-
-    def __init__(self, of: _Pass, ids: SomeIds, batch: Any) -> None:
-        self.of, self.ids, self.number = of, ids, of.batches
-        of.batches, of.newest = of.batches + 1, self
-        parts = _tensors_in(batch)
-        self._leaves = [_held(each) for each in parts]
-        self._calls = Captured(len(ids), parts)
-        self._trained: list[bool] = []
-        """Whether the result of each call got a gradient."""
-        self.late: deque[_Batch] | None = None
-        """Where to put it when a gradient comes."""
-
-    @property
-    def is_trained(self) -> bool:
-        """Whether any loss of it was trained."""
-        return any(self._trained)
-
-    @property
-    def captured(self) -> Captured:
-        """The calls whose results were trained."""
-        self._calls.keep(self._trained)
-        return self._calls
-
-    @property
-    def is_looked_at(self) -> bool:
-        """Whether targets on a device are compared with its own."""
-        return self.number < LOOKS or not self.number % EVERY or self.of.is_over
-
-    def has_itself(self, target: torch.Tensor) -> bool:
-        """Whether a target is one of its tensors, and no copy."""
-        return any(held() is target for held in self._leaves)
-
-    def has(self, target: torch.Tensor) -> bool:
-        """Whether a target on the host is one of its tensors, as it is, one hot, or without the first token."""
-        return any(
-            leaf is not None and _is_of(leaf.detach().cpu(), target) for leaf in (held() for held in self._leaves)
-        )
-
-    def add(self, own: Callable[..., Any], result: torch.Tensor, args: Any, options: dict[str, Any]) -> None:
-        """Add the call of a loss function."""
-        if self._calls.take(own, result, args, options):
-            place = len(self._trained)
-            self._trained.append(False)
-            result.register_hook(lambda _: self._train(place))
-
-    def _train(self, place: int) -> None:
-        self._trained[place] = True
-        if self.late is not None:
-            self.late.append(self)
-            self.late = None
-
-
 def _has_places(loader: Any) -> bool:
     """Whether a loader's samples have places in its data set, and nothing prunes it."""
     if isinstance(loader, PrunedLoader) or isinstance(loader.dataset, IterableDataset) or get_worker_info() is not None:
@@ -360,17 +287,6 @@ def _has_places(loader: Any) -> bool:
         return len(loader.dataset) > 0
     except TypeError:
         return False
-
-
-def _length_of(loader: DataLoader[Any]) -> int:
-    """Return the batches of a pass over a loader; of one that never ends, as many as have all samples once."""
-    samples: int = len(loader.dataset)  # type: ignore[arg-type]
-    once = math.ceil(samples / (loader.batch_size or 1))
-    try:
-        length = len(loader)
-    except TypeError:  # its sampler has none
-        return once
-    return length if length <= LONG * once else once
 
 
 def _are_alike(one: DataLoader[Any], other: DataLoader[Any]) -> bool:
@@ -389,35 +305,3 @@ def _are_alike(one: DataLoader[Any], other: DataLoader[Any]) -> bool:
     some = np.linspace(0, len(ours) - 1, SOME, dtype=np.int64).tolist()  # type: ignore[arg-type]
     prints = [prints_in(each.dataset, each.num_workers, each)(some) for each in (one, other)]
     return prints[0] == prints[1] and None not in prints[0]
-
-
-def _tensors_in(batch: Any) -> list[torch.Tensor]:
-    """Return the tensors of a batch, in lists and dicts of any depth, or in the attributes of an object."""
-    parts = list(batch.values()) if isinstance(batch, Mapping) else batch
-    if isinstance(parts, (list, tuple)) and all(isinstance(each, torch.Tensor) for each in parts):
-        return list(parts)  # soon, as most batches are so
-    leaves = tree_leaves(parts)
-    if len(leaves) == 1 and leaves[0] is batch and not isinstance(batch, torch.Tensor):
-        leaves = tree_leaves(batch.to_dict() if hasattr(batch, "to_dict") else dict(getattr(batch, "__dict__", {})))
-    return [each for each in leaves if isinstance(each, torch.Tensor)]
-
-
-def _held(leaf: torch.Tensor) -> Callable[[], torch.Tensor | None]:
-    """Return what gives a tensor of a batch later; a large one only for as long as the loop has it."""
-    return (lambda: leaf) if leaf.numel() <= SMALL else ref(leaf)
-
-
-def _is_of(leaf: torch.Tensor, target: torch.Tensor) -> bool:
-    if leaf.ndim == 1 and target.ndim == 2 and len(leaf) == len(target) and target.shape[1] > 1:
-        target = target.argmax(1)
-    if _are_equal(leaf, target):
-        return True
-    if leaf.ndim != 2 or leaf.shape[1] < 2:
-        return False
-    if target.numel() == leaf.numel():
-        target = target.reshape(leaf.shape)[:, :-1]
-    return _are_equal(leaf[:, 1:], target)  # of tokens the next ones are predicted
-
-
-def _are_equal(leaf: torch.Tensor, target: torch.Tensor) -> bool:
-    return leaf.numel() == target.numel() and torch.equal(leaf.flatten().to(target.dtype), target.flatten())

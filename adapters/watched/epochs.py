@@ -16,6 +16,9 @@ from prunedata.run.adapter import Delivery
 from prunedata.run.pruner import Pruner
 from prunedata.types import Ids, SomeIds
 
+LONG = 1000
+"""The epochs of a run until it ends, where the training does not say how many it has."""
+
 
 class WatchedEpochs:
     """The epochs of one watched training. An epoch opens with its first losses; after an error recording stops.
@@ -136,8 +139,12 @@ class WatchedEpochs:
         if self._opened:
             self._opened = False
             self.guarded(self.pause)
-            self.agree("another process stopped")
+            self._meet()
             self.guarded(self._run.pruner.end_epoch)
+
+    def _meet(self) -> None:
+        """Meet the other processes, if there are any, as an epoch ends."""
+        self.agree("another process stopped")
 
     def close(self, complete: bool) -> None:
         """Restore all objects, end the open epoch, and keep previews of the samples."""

@@ -125,13 +125,8 @@ class _Gathering(WatchedEpochs):
         self._run.pruner.record(losses, ids, sizes, guesses, classes=classes)
         self._delivery.given[ids] = True  # type: ignore[index]
 
-    def end(self) -> None:
-        """End the epoch, if one was opened, with what the others have sent."""
-        if self._opened:
-            self._opened = False
-            self.guarded(self.pause)
-            self.guarded(self._gather)
-            self.guarded(self._run.pruner.end_epoch)
+    def _meet(self) -> None:
+        self.guarded(self._gather)
 
     def _gather(self) -> None:
         for rank in range(1, self._mail.processes):

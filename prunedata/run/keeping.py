@@ -88,9 +88,9 @@ def _begin(engine: Engine, store: RunStore, resume: bool) -> None:
 
 
 def shorten(engine: Engine) -> None:
-    """Let the stored run be as long as the epochs that are done, for whoever reads it after the training has ended.
+    """Set the length of the stored run to the epochs that are done, after a training that has ended early.
 
-    A run that leaves samples out, or has a schedule of its own, stays as it is.
+    A run that leaves samples out, or was given a schedule, is not changed.
     """
     done, pruning = engine.ledger.next_epoch, engine.pruning
     ended_early = engine.opened is None and 0 < done < pruning.schedule.epochs

@@ -157,6 +157,13 @@ def with_a_validation(training, *batch):
             F.cross_entropy(training.net(values), labels).item()
 
 
+def with_a_validation_within(training, *batch):
+    plainly(training, *batch)
+    if training.visits.sum() % SAMPLES == 3 * BATCH:
+        for values, labels, _ in loader(shuffle=False):
+            F.cross_entropy(training.net(values), labels).item()
+
+
 def ahead(training, epochs, size=BATCH):
     for _ in range(epochs):
         batches = iter(loader(batch_size=size))
@@ -166,12 +173,13 @@ def ahead(training, epochs, size=BATCH):
             plainly(training, *batch)
 
 
-def summed(training, epochs):
+def summed(training, epochs, together=2):
+    """One step for several batches, also for the last of an epoch and the first of the next."""
+    loss, place = 0, 0
     for _ in range(epochs):
-        loss = 0
-        for place, batch in enumerate(loader()):
-            loss = loss + training.loss(*batch)
-            if place % 2:
+        for batch in loader():
+            loss, place = loss + training.loss(*batch), place + 1
+            if place % together == 0:
                 training.step(loss)
                 loss = 0
 
@@ -189,7 +197,7 @@ def by_steps(training, epochs):
 
 
 class Endless(Sampler):
-    """Goes on and on, as where trainings are told in steps."""
+    """Never ends, for loops that count steps."""
 
     def __iter__(self):
         while True:
@@ -239,7 +247,8 @@ LOOPS = {
     "weights": over(weighted), "accumulation": over(in_parts), "logarithms": over(of_logarithms),
     "one hot": over(one_hot), "of itself": over(of_itself), "another target": over(with_another_target),
     "validation": over(with_a_validation), "persistent": over(plainly, num_workers=2, persistent_workers=True),
-    "ahead": ahead, "ahead, alone": partial(ahead, size=1), "summed": summed, "steps": by_steps, "endless": endless,
+    "ahead": ahead, "ahead, alone": partial(ahead, size=1), "summed": summed, "threes": partial(summed, together=3),
+    "validation within": over(with_a_validation_within), "steps": by_steps, "endless": endless,
     "dicts": of_dicts, "objects": of_objects,
 }  # fmt: skip
 

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 import torch.distributed as dist
 
 from prunedata.adapters.watched.gathered import Mail
 from prunedata.errors import PrunedataError
 from prunedata.store.run_store import read_run
-from tests.watch.watched import plain, rows_told, watched
+from tests.watch.watched import rows_told, run_both
 
 DATA = """
 import numpy as np, torch
@@ -69,23 +68,11 @@ ACCELERATE = (
 )  # fmt: skip
 
 
-def run_both(folder, script, command):
-    """Run a script in two processes, unwatched and watched: the same weights; return what came of it watched."""
-    (folder / "train.py").write_text(script)
-    one = plain(*command, cwd=folder)
-    assert one.returncode == 0, one.stderr
-    before = torch.load(folder / "weights.pt")
-    (folder / "weights.pt").unlink()
-    done = watched(*command, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    assert torch.equal(before, torch.load(folder / "weights.pt"))
-    return done
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("script", "command"), [(DDP, TORCHRUN), (ACCELERATED, ACCELERATE)], ids=["ddp", "accelerate"])
 def test_two_processes_make_one_run(script, command, tmp_path):
-    done = run_both(tmp_path, script, command)
+    done, same = run_both(tmp_path, script, command=command)
+    assert same
     assert "watched" not in done.stderr
     assert [path.name for path in tmp_path.glob("*.zarr")] == ["train.zarr"]
     run = read_run(tmp_path / "train.zarr").state
@@ -102,7 +89,8 @@ def test_one_that_cannot_be_watched_stops_all_and_they_train_on(tmp_path):
     sorts = (
         "collate = (lambda rows: default_collate(sorted(rows, key=lambda row: row[0][0].item()))) if RANK else collate"
     )
-    done = run_both(tmp_path, DDP.replace("# and here", sorts), TORCHRUN)
+    done, same = run_both(tmp_path, DDP.replace("# and here", sorts), command=TORCHRUN)
+    assert same
     assert "prunedata: watched no longer: process 1: its collate function changes the order" in done.stderr
     assert not read_run(tmp_path / "train.zarr").state.history
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from prunedata.store.run_store import read_run
-from tests.watch.watched import TRAINER, TRAINS, environment, plain, rows_told, watched
+from tests.watch.watched import TRAINER, TRAINS, environment, plain, rows_told, run_both, watched
 
 # A watched program runs as Python runs it: arguments, folders, status, signals, tracebacks, children.
 
@@ -149,14 +148,9 @@ ACCELERATE = ("launch", "--num_processes", "2", "--cpu", "--num_machines", "1", 
 ])  # fmt: skip
 def test_two_processes_make_one_run(command, tmp_path):
     trains = TRAINS.replace("torch.save(", "trainer.args.process_index or torch.save(")
-    (tmp_path / "train.py").write_text(TRAINER.replace("num_train_epochs=2", "num_train_epochs=6") + trains)
-    one = plain(*command, cwd=tmp_path)
-    assert one.returncode == 0, one.stderr
-    before = torch.load(tmp_path / "weights.pt")
-    (tmp_path / "weights.pt").unlink()
-    done = watched(*command, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert torch.equal(before, torch.load(tmp_path / "weights.pt"))
+    script = TRAINER.replace("num_train_epochs=2", "num_train_epochs=6") + trains
+    done, same = run_both(tmp_path, script, command=command)
+    assert same
     assert [path.name for path in tmp_path.glob("*.zarr")] == ["train.zarr"]
     run = read_run(tmp_path / "train.zarr").state
     assert (run.visits == 6).all()

@@ -124,14 +124,14 @@ def watched(*command, cwd, **more):
     return plain("-m", "prunedata", "watch", *command, cwd=cwd, **more)
 
 
-def run_both(folder, script, *arguments, **options):
+def run_both(folder, script, *arguments, command=("train.py",), **options):
     """Run a script by Python and watched; return what came of it watched, and whether the weights are the same."""
     (folder / "train.py").write_text(script)
-    one = plain("train.py", *arguments, cwd=folder, **options)
+    one = plain(*command, *arguments, cwd=folder, **options)
     assert one.returncode == 0, one.stderr
     before = torch.load(folder / "weights.pt")
     (folder / "weights.pt").unlink()
-    other = watched("train.py", *arguments, cwd=folder, **options)
+    other = watched(*command, *arguments, cwd=folder, **options)
     assert other.returncode == 0, other.stderr
     assert other.stdout == one.stdout or any(timed in one.stdout for timed in ("it/s", "time"))
     return other, torch.equal(before, torch.load(folder / "weights.pt"))

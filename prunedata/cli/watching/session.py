@@ -132,7 +132,7 @@ class Session:
 
     @property
     def in_trainer(self) -> bool:
-        """Whether a trainer trains, which is watched as such, or said to be none that can be."""
+        """Whether a trainer trains now. Its own loops over loaders are not watched."""
         return self.trainings > 0
 
     @cached_property

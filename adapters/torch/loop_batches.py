@@ -1,0 +1,133 @@
+"""The batches of a loop over a DataLoader, and which of them the target of a loss function is of."""
+
+import math
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Any
+from weakref import ref
+
+import torch
+from torch.utils._pytree import tree_leaves
+from torch.utils.data import DataLoader
+
+from prunedata.adapters.torch.captured import Captured
+from prunedata.adapters.torch.losses import SMALL
+from prunedata.adapters.watched.epochs import LONG
+from prunedata.types import SomeIds
+
+__all__ = ["Batch", "Pass"]
+
+LOOKS, EVERY = 8, 64
+"""On a device, targets are compared in so many batches at the beginning of a pass, and then in one of so many: to
+compare them waits for the device."""
+_PLACES = count()
+
+
+class Pass:
+    """One pass over a loader."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self.loader = loader
+        self.batches, self.length = 0, _length_of(loader)
+        self.newest: Batch | None = None
+        self.is_over = self.is_left = False
+        """Whether it came to its end, and whether its epoch has ended."""
+
+
+class Batch:
+    """A batch that a loop has got, and the losses that were computed with its targets."""
+
+    def __init__(self, of: Pass, ids: SomeIds, batch: Any) -> None:
+        self.of, self.ids, self.number = of, ids, of.batches
+        of.batches, of.newest = of.batches + 1, self
+        self.place = next(_PLACES)
+        """Its place among all batches of this process."""
+        parts = _tensors_in(batch)
+        self._leaves = [_held(each) for each in parts]
+        self._calls = Captured(len(ids), [each for each in parts if each.numel() <= SMALL])
+        self._trained: list[bool] = []
+        """Whether the result of each call got a gradient."""
+        self.late: list[Batch] | None = None
+        """Where to put it when a gradient comes."""
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether any loss of it was trained."""
+        return any(self._trained)
+
+    @property
+    def captured(self) -> Captured:
+        """The calls whose results were trained."""
+        self._calls.keep(self._trained)
+        return self._calls
+
+    @property
+    def is_looked_at(self) -> bool:
+        """Whether targets on a device are compared with its own."""
+        return self.number < LOOKS or not self.number % EVERY or self.of.is_over
+
+    def has_itself(self, target: torch.Tensor) -> bool:
+        """Whether a target is one of its tensors, and no copy."""
+        return any(held() is target for held in self._leaves)
+
+    def has(self, target: torch.Tensor) -> bool:
+        """Whether a target on the host is one of its tensors, as it is, one hot, or without the first token."""
+        return any(
+            leaf is not None and _is_of(leaf.detach().cpu(), target) for leaf in (held() for held in self._leaves)
+        )
+
+    def add(self, own: Callable[..., Any], result: torch.Tensor, args: Any, options: dict[str, Any]) -> None:
+        """Add the call of a loss function."""
+        if self._calls.take(own, result, args, options):
+            place = len(self._trained)
+            self._trained.append(False)
+            result.register_hook(lambda _: self._train(place))
+
+    def _train(self, place: int) -> None:
+        self._trained[place] = True
+        if self.late is not None:
+            self.late.append(self)
+            self.late = None
+
+
+def _length_of(loader: DataLoader[Any]) -> int:
+    """Return the batches of a pass over a loader; of one that never ends, as many as have all samples once."""
+    samples: int = len(loader.dataset)  # type: ignore[arg-type]
+    once = math.ceil(samples / (loader.batch_size or 1))
+    try:
+        length = len(loader)
+    except TypeError:  # its sampler has none
+        return once
+    return length if length <= LONG * once else once
+
+
+def _tensors_in(batch: Any) -> list[torch.Tensor]:
+    """Return the tensors of a batch, in lists and dicts of any depth, or in the attributes of an object."""
+    parts = list(batch.values()) if isinstance(batch, Mapping) else batch
+    if isinstance(parts, (list, tuple)) and all(isinstance(each, torch.Tensor) for each in parts):
+        return list(parts)  # soon, as most batches are so
+    leaves = tree_leaves(parts)
+    if len(leaves) == 1 and leaves[0] is batch and not isinstance(batch, torch.Tensor):
+        leaves = tree_leaves(batch.to_dict() if hasattr(batch, "to_dict") else dict(getattr(batch, "__dict__", {})))
+    return [each for each in leaves if isinstance(each, torch.Tensor)]
+
+
+def _held(leaf: torch.Tensor) -> Callable[[], torch.Tensor | None]:
+    """Return what gives a tensor of a batch later; a large one only for as long as the loop has it."""
+    return (lambda: leaf) if leaf.numel() <= SMALL else ref(leaf)
+
+
+def _is_of(leaf: torch.Tensor, target: torch.Tensor) -> bool:
+    if leaf.ndim == 1 and target.ndim == 2 and len(leaf) == len(target) and target.shape[1] > 1:
+        target = target.argmax(1)
+    if _are_equal(leaf, target):
+        return True
+    if leaf.ndim != 2 or leaf.shape[1] < 2:
+        return False
+    if target.numel() == leaf.numel():
+        target = target.reshape(leaf.shape)[:, :-1]
+    return _are_equal(leaf[:, 1:], target)  # of tokens the next ones are predicted
+
+
+def _are_equal(leaf: torch.Tensor, target: torch.Tensor) -> bool:
+    return leaf.numel() == target.numel() and torch.equal(leaf.flatten().to(target.dtype), target.flatten())
