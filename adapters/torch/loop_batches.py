@@ -15,7 +15,7 @@ from prunedata.adapters.torch.losses import SMALL
 from prunedata.adapters.watched.epochs import LONG
 from prunedata.types import SomeIds
 
-__all__ = ["Batch", "Pass"]
+__all__ = ["Batch", "LoaderPass"]
 
 LOOKS, EVERY = 8, 64
 """On a device, targets are compared in so many batches at the beginning of a pass, and then in one of so many: to
@@ -23,7 +23,7 @@ compare them waits for the device."""
 _PLACES = count()
 
 
-class Pass:
+class LoaderPass:
     """One pass over a loader."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
@@ -37,7 +37,7 @@ class Pass:
 class Batch:
     """A batch that a loop has got, and the losses that were computed with its targets."""
 
-    def __init__(self, of: Pass, ids: SomeIds, batch: Any) -> None:
+    def __init__(self, of: LoaderPass, ids: SomeIds, batch: Any) -> None:
         self.of, self.ids, self.number = of, ids, of.batches
         of.batches, of.newest = of.batches + 1, self
         self.place = next(_PLACES)

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from prunedata.adapters.torch.captured import Captured, watch_functions
 from prunedata.adapters.torch.items import SORTS, Collate, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader
-from prunedata.adapters.torch.loop_batches import Batch, Pass
+from prunedata.adapters.torch.loop_batches import Batch, LoaderPass
 from prunedata.adapters.torch.prints import prints_in
 from prunedata.adapters.torch.wrap import copied
 from prunedata.adapters.watched.epochs import LONG, WatchedEpochs
@@ -50,7 +50,7 @@ class Loops:
         self._has_strange = False
         """Whether a loss was trained, since the newest batch came, whose target no batch has."""
         self._epochs: WatchedEpochs | None = None
-        self._pass: Pass | None = None
+        self._pass: LoaderPass | None = None
         """The pass whose batches were trained last."""
         self._known: list[DataLoader[Any]] = []
         """A loader of each run, newest last."""
@@ -74,7 +74,7 @@ class Loops:
                 like = copied(loader, type(loader), replaced)
                 if loader.persistent_workers:
                     self._persistent[id(loader)] = loader, like
-            which = Pass(loader)
+            which = LoaderPass(loader)
         except Exception as error:
             self.stop(str(error))
             return own(loader)
@@ -82,7 +82,7 @@ class Loops:
 
     # -- what the loop does
 
-    def delivered(self, which: "Pass", ids: SomeIds, batch: Any) -> None:
+    def delivered(self, which: LoaderPass, ids: SomeIds, batch: Any) -> None:
         """The loop has got a batch of a pass."""
         if self._stopped:
             return
@@ -96,7 +96,7 @@ class Loops:
         except Exception as error:
             self.stop(str(error))
 
-    def ended(self, which: "Pass") -> None:
+    def ended(self, which: LoaderPass) -> None:
         """A pass came to its end."""
         which.is_over = True
         self._record_late()
@@ -186,7 +186,7 @@ class Loops:
             self._record_now()
         self._now = now
 
-    def _epochs_of(self, which: "Pass") -> WatchedEpochs:
+    def _epochs_of(self, which: LoaderPass) -> WatchedEpochs:
         """Return the epochs of the run that a pass belongs to. One over other data begins another run."""
         before = self._pass
         if self._epochs is not None and which is before:
@@ -252,7 +252,7 @@ class Loops:
 class _Batches:
     """The batches of a pass, without the ids that its iterator yields with them."""
 
-    def __init__(self, loops: Loops, of: Pass, inner: Any) -> None:
+    def __init__(self, loops: Loops, of: LoaderPass, inner: Any) -> None:
         self._loops, self._of, self._inner = loops, of, inner
 
     def __iter__(self) -> "_Batches":
@@ -264,7 +264,7 @@ class _Batches:
     def __next__(self) -> Any:
         if self._of.batches >= self._of.length:  # of a loader that never ends
             self._loops.ended(self._of)
-            self._of = Pass(self._of.loader)
+            self._of = LoaderPass(self._of.loader)
         try:
             ids, batch = next(self._inner)
         except StopIteration:

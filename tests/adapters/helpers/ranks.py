@@ -106,6 +106,8 @@ def returned(work: Callable[[int, Path], Any], rank: int, folder: Path) -> None:
 
 def start(work: Callable[[int, Path], Any], folder: Path, world: int = WORLD) -> list[Any]:
     """Run ``work(rank, folder)`` in a process for each rank; return what each returned, as JSON has it."""
+    for left in folder.glob("meeting-*"):  # PyTorch leaves it where its last user is not collected: with old addresses
+        left.unlink()
     context = clean_processes()
     processes = [context.Process(target=returned, args=(work, rank, folder)) for rank in range(world)]
     for process in processes:
