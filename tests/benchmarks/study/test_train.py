@@ -164,7 +164,8 @@ def test_the_facts_add_up():
     accuracies = [100 * point["accuracy"] for point in facts["curves"]]
     assert facts["accuracy_final"] == pytest.approx(np.mean(accuracies[-3:]), abs=0.01)
     assert facts["accuracy_best3"] == pytest.approx(np.mean(sorted(accuracies)[-3:]), abs=0.01)
-    assert 0 < facts["overhead_seconds"] < facts["seconds"]
+    assert facts["seconds"] > 0  # by the processor's clock, which stands still where other programs run
+    assert facts["overhead_seconds"] > 0
 
 
 def test_the_command_writes_its_result_and_no_checkpoint_stays(tmp_path, capsys):
