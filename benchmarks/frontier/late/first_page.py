@@ -1,4 +1,4 @@
-"""The table of README: what the library does with nothing given, beside regular training and the oracle."""
+"""What the library does with nothing given, beside regular training and the oracle: the table of two first pages."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,9 +10,10 @@ from benchmarks.frontier.data.tables import RARE
 from benchmarks.frontier.late.report import LABELS, LIBRARY
 from benchmarks.study.recipe import WARM_UP
 
-__all__ = ["BEGIN_FIRST_PAGE", "OF_FRONTIER", "first_page"]
+__all__ = ["BEGIN_ALL", "BEGIN_FIRST_PAGE", "OF_FRONTIER", "first_page"]
 
 BEGIN_FIRST_PAGE = "<!-- python -m benchmarks.frontier.late first-page -->"
+BEGIN_ALL = "<!-- python -m benchmarks.frontier.late first-page --all -->"
 HEADS = (
     "data", "wrong labels", "all samples, to the end", "all samples, best epoch picked afterwards",
     '`"auto"`, labels unknown', '`"auto"`, labels known', "correct labels only (oracle)",
@@ -45,11 +46,28 @@ OF_FRONTIER = {
 """Subjects of the frontier, and which of their kinds of labels the first page has."""
 HOW = {"clean": "none", "random20": "{} %, at random", "random40": "{} %, at random", "worse": "{} %, by people"}
 LENGTH = 30
+OF_README = {
+    (TITLES[1], "none"), (TITLES[1], "9 %, by people"), (TITLES[1], "40 %, at random"),
+    (TITLES[10], "40 %, at random"),
+    (OF_FRONTIER["head-pretrained"][0], "41 %, by people"),
+    ("7 small data sets", "none"), ("7 small data sets", "40 %, at random"),
+}  # fmt: skip
+"""Lines of README: each kind of data and of labels, with the best and the worst that comes of them."""
 
 
-def first_page(deep: Iterable[Facts], heads: Mapping[str, list[Facts]], late: Iterable[Facts]) -> str:
-    """Return the table as Markdown: from the runs on a GPU, those of the frontier by subject, and of this study."""
-    lines = [*_deep(list(deep)), *_heads(heads), *_small(late)]
+def first_page(
+    deep: Iterable[Facts], heads: Mapping[str, list[Facts]], late: Iterable[Facts], *, short: bool = False
+) -> str:
+    """Return the table as Markdown: from the runs on a GPU, those of the frontier by subject, and of this study.
+
+    ``short``: only the lines of README, and those of the rare classes of these.
+    """
+    lines, shown = [*_deep(list(deep)), *_heads(heads), *_small(late)], False
+    if short:
+        found, lines = lines, []
+        for head, row in found:
+            shown = shown if head[0] == OF_RARE else tuple(head) in OF_README
+            lines += [(head, row)] if shown else []
     return markdown(HEADS, [[*head, *(f"{one:.1f}" if one is not None else "" for one in row)] for head, row in lines])
 
 

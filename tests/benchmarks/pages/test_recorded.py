@@ -19,7 +19,7 @@ from benchmarks.frontier.__main__ import BY_WEIGHT, CORRECTED, LIMITS, SHORT, TO
 from benchmarks.frontier.__main__ import RESULTS as FRONTIER
 from benchmarks.frontier.late.__main__ import DEEP, heads
 from benchmarks.frontier.late.__main__ import RESULTS as LATE
-from benchmarks.frontier.late.first_page import BEGIN_FIRST_PAGE, first_page
+from benchmarks.frontier.late.first_page import BEGIN_ALL, BEGIN_FIRST_PAGE, first_page
 from benchmarks.frontier.late.report import BEGIN as BEGIN_LATE
 from benchmarks.frontier.late.report import report
 from benchmarks.frontier.questions import early, limits, slow, targets
@@ -60,7 +60,8 @@ def part_of_gpu(name):
 
 EVIDENCE = "docs/evidence"
 FILLED = [
-    ("README.md", BEGIN_FIRST_PAGE, lambda: first_page(DEEP.read(), heads(), LATE.read()) + "\n"),
+    ("README.md", BEGIN_FIRST_PAGE, lambda: first_page(DEEP.read(), heads(), LATE.read(), short=True) + "\n"),
+    ("docs/will-it-help.md", BEGIN_ALL, lambda: first_page(DEEP.read(), heads(), LATE.read()) + "\n"),
     (f"{EVIDENCE}/frontier.md", auto.BEGIN, lambda: auto.auto(with_todays_rule())),
     (f"{EVIDENCE}/frontier.md", auto.BEGIN_SHORT, of_frontier(auto.short, FRONTIER / SHORT)),
     (f"{EVIDENCE}/frontier.md", table.BEGIN_SUMMARY, of_frontier(table.summary)),
