@@ -40,16 +40,15 @@ class Pruning:
         self.advice: Advice | None = None
         self.roles: Roles = np.broadcast_to(Role.TRAINED, (options.samples,))
         """The role of each sample in an epoch that isn't pruned, shape (samples,), see :class:`Role`. Read-only."""
-        self._numbers = [0, options.samples, 0, 0]  # how many samples have each role
+        self.trainable = options.samples  # how many samples have the role TRAINED
+        self.num_held_out = self.num_without = 0  # how many are held out, and left out for good
         self._drawn: Mask | None = None  # the held-out samples that the seed draws
         self._moved = False  # whether other samples are held out than the seed draws, as the run has followed its rows
         if not (options.leave_out == "nothing" or options.auto):
             self._warn_if_idle()
         if options.holdout is not None:
             self._drawn = draw_holdout(options.samples, options.holdout, options.seed)
-            self._assign(self._changed(self.roles, self._drawn, Role.HELD_OUT))
-        if options.without is not None and options.without.any():
-            self._assign(self._changed(self.roles, options.without, Role.LEFT_OUT))
+        self.restore(options.without, None)
 
     @property
     def num_pruned(self) -> int:
@@ -69,53 +68,36 @@ class Pruning:
         """The samples that epochs may train on, shape (samples,); None for all."""
         return None if self.trainable == self.roles.size else self.roles == Role.TRAINED
 
-    @property
-    def trainable(self) -> int:
-        """How many samples an epoch that isn't pruned trains on."""
-        return self._numbers[Role.TRAINED]
-
-    @property
-    def num_held_out(self) -> int:
-        """How many samples are held out."""
-        return self._numbers[Role.HELD_OUT]
-
-    @property
-    def num_without(self) -> int:
-        """How many samples were left out for good."""
-        return self._numbers[Role.LEFT_OUT]
-
     def restore(self, without: Mask | None, held_out: Mask | None) -> None:
         """Take the roles of a restored state, see :meth:`roles_with`."""
-        self._assign(self.roles_with(without, held_out))
+        roles = self.roles_with(without, held_out)
+        if roles is not self.roles:
+            self.roles = read_only(roles)
+            self.num_without, self.trainable, _, self.num_held_out = np.bincount(roles, minlength=4).tolist()
         self._moved = held_out is not None and self._drawn is not None
 
     def roles_with(self, without: Mask | None, held_out: Mask | None) -> Roles:
-        """Return the roles with the samples of a state that are left out for good, or held out.
+        """Return the roles with more samples left out for good, or with other samples held out, as a state has them.
 
         ``held_out`` is None unless its rows have moved: then the seed draws them. Raises if too few samples remain.
         """
-        roles = self.roles
-        if self._drawn is not None and (held_out is not None or self._moved):
-            which = self._drawn if held_out is None else held_out
-            roles = np.where(roles == Role.LEFT_OUT, roles, Role.TRAINED)
-            roles = self._changed(roles, which & (roles != Role.LEFT_OUT), Role.HELD_OUT)
-        return roles if without is None or not without.any() else self._changed(roles, without, Role.LEFT_OUT)
-
-    def _changed(self, roles: Roles, which: Mask, role: np.uint8) -> Roles:
-        """Return the roles with those of some samples changed."""
-        roles = np.where(which, role, roles)
+        held_out = self._drawn if held_out is None or self._drawn is None else held_out
+        if held_out is None and (without is None or not without.any()):
+            return self.roles
+        left_out = self.roles == Role.LEFT_OUT
+        if without is not None:
+            left_out |= without
+        delivered = Role.TRAINED if held_out is None else np.where(held_out, Role.HELD_OUT, Role.TRAINED)
+        roles = np.where(left_out, Role.LEFT_OUT, delivered)
         rest, prune = int(np.count_nonzero(roles == Role.TRAINED)), self._options.prune
         if rest <= prune:
             told = "left out for good: prune less"
-            if role == Role.HELD_OUT:
+            if held_out is not None and np.count_nonzero(~held_out) <= prune:
                 told = "held out: hold fewer out, or prune less"
             raise PrunedataError(
                 f"Expected more samples than the {prune} that pruned epochs leave out. Got {rest} that are not {told}."
             )
         return roles
-
-    def _assign(self, roles: Roles) -> None:
-        self.roles, self._numbers = read_only(roles), np.bincount(roles, minlength=len(self._numbers)).tolist()
 
     @property
     def saved(self) -> Arrays:
