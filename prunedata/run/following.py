@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -51,14 +50,19 @@ def followed(state: RunState, keys: Keys, fresh: Arrays, prune: int) -> RunState
     arrays["keys"] = keys
     if gone.any():
         arrays |= {f"{LOST}{name}": array[gone] for name, array in before.items()}
-    was_here = np.isin(state.keys, keys, assume_unique=True)
+    stayed = int(np.count_nonzero(np.isin(state.keys, keys, assume_unique=True)))
+    many = {} if state.samples == samples else {"samples": state.samples}  # of each earlier epoch
+    history = [many | record for record in state.history]
+    if history:
+        history[-1] |= {"lost": state.keys.size - stayed, "fresh": samples - stayed}
+    advice = state.advice
+    if advice is not None:  # for the same share of the new rows
+        advice = advice | {name: round(advice[name] * samples / state.samples) for name in ("prune", "doubted")}
     return replace(
         state,
         run=state.run | {"samples": samples, "prune": prune},
-        history=_noted(
-            state, samples, lost=int(np.count_nonzero(~was_here)), fresh=samples - int(np.count_nonzero(was_here))
-        ),
-        advice=_scaled(state, samples),
+        history=history,
+        advice=advice,
         sketch=None,  # of other places, as are the fingerprints
         data=None,
         arrays=arrays,
@@ -82,23 +86,6 @@ def _table(state: RunState) -> Arrays:
         lost["counts"] = np.zeros_like(lost["counts"])
     none = np.zeros(lost["keys"].size)  # for arrays that the run has kept only since, as guesses
     return {name: np.concatenate([array, lost.get(name, none).astype(array.dtype)]) for name, array in mine.items()}
-
-
-def _noted(state: RunState, samples: int, **told: int) -> list[dict[str, Any]]:
-    """Return the history with the number of rows of earlier epochs, and how many rows left and came after the last."""
-    many = {} if state.samples == samples else {"samples": state.samples}
-    history = [many | record for record in state.history]
-    if history:
-        history[-1] |= told
-    return history
-
-
-def _scaled(state: RunState, samples: int) -> dict[str, Any] | None:
-    """Return the advice for the same share of the new rows."""
-    if state.advice is None:
-        return None
-    many = {name: round(state.advice[name] * samples / state.samples) for name in ("prune", "doubted")}
-    return state.advice | many
 
 
 def moved(before: Keys, now: Keys) -> OtherData:
