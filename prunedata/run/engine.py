@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from prunedata.checks import warn
 from prunedata.counting.batches import Taken, plain_ids
 from prunedata.counting.buffer import LossBuffer
 from prunedata.counting.counts import SampleCounts, Tally
 from prunedata.counting.guess import are_multiples, plain_labels
-from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
+from prunedata.errors import LossError, NeverPrunesWarning, NotInEpoch, PrunedataError, SkippedSamples, UnweighedWarning
 from prunedata.plan.onset import Figures, check_figure, find_onset
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.agreement import agreement, sketch
@@ -28,7 +29,7 @@ from prunedata.run.identity import Identity
 from prunedata.run.ledger import Ledger
 from prunedata.run.meter import EpochSums, Meter
 from prunedata.run.open import OpenEpoch
-from prunedata.run.options import RunOptions, warn_of_lost_figure, warn_of_multiples
+from prunedata.run.options import RunOptions
 from prunedata.run.pruning import Pruning
 from prunedata.run.waiting import Shared
 from prunedata.store.state import GUESS, LABEL, RunState
@@ -38,6 +39,13 @@ from prunedata.uninterrupted import Uninterrupted
 if TYPE_CHECKING:
     from prunedata.findings.advice import Advice
     from prunedata.store.run_store import RunStore
+
+MULTIPLES = (
+    "Expected losses without class weights. Got losses that are multiples of the cross-entropies of their logits, "
+    "with one factor for each label, as cross_entropy(weight=...) returns them: classes of large weight would look "
+    "wrong, and the mean would not be PyTorch's. Take weight= out of the loss, and pass observe(losses, "
+    "weights=class_weights[targets]) behind a wrapped loader, or weight the losses in your own mean."
+)
 
 
 class Engine:
@@ -252,21 +260,16 @@ class Engine:
         number = self.ledger.next_epoch - (self.opened is None)
         if self.options.holdout is not None or self.is_validated or number < 0:
             return False
-        return self._expects_figure(number) and (self.opened is None or self.is_complete())
-
-    def _expects_figure(self, number: int) -> bool:
         given = [record["number"] for record in self.ledger.history if "validation" in record]
-        if not given:
-            return self.options.auto and number < 2
-        every = min(later - before for before, later in pairwise([-1, *given]))
-        return bool(number - given[-1] >= every)
+        if given:
+            expected = number - given[-1] >= min(later - before for before, later in pairwise([-1, *given]))
+        else:
+            expected = self.options.auto and number < 2
+        return bool(expected and (self.opened is None or self.is_complete()))
 
     def awaits_figure_somewhere(self) -> bool:
         """Whether no process has the expected figure of the open epoch. Called in all of them."""
-        awaits = self.awaits_figure
-        if self.group.processes == 1:
-            return awaits
-        given, awaiting = self.group.add_up(np.array([self.is_validated, awaits], float))
+        given, awaiting = self.group.add_up(np.array([self.is_validated, self.awaits_figure], float))
         return bool(awaiting and not given)
 
     def _check_figures(self, *, resumed: bool) -> None:
@@ -274,7 +277,13 @@ class Engine:
         if self.group.processes > 1 and self.options.holdout is None:
             self.group.agree("validation figures", self.figures.number, self.figures.newest)
         if resumed and self.figures.number and self.awaits_figure:
-            warn_of_lost_figure(self.ledger.history[-1]["number"])
+            warn(
+                f"Expected the validation figure of epoch {self.ledger.next_epoch - 1}, whose checkpoint was saved "
+                "before validated() was called. Got the next epoch without it, so the run may decide otherwise than "
+                "one that never stopped: after resuming, if pruner.awaits_figure is true, call pruner.validated() "
+                "first.",
+                NeverPrunesWarning,
+            )
 
     def validated(self, figure: object, *, lower_is_better: bool | None, agreed: bool) -> None:
         """Record the validation figure of the open epoch, or of the one that has just ended."""
@@ -447,7 +456,7 @@ class Engine:
             multiples = are_multiples(losses, logits, plain_labels(labels, known.size))
             self._tries = self._tries - 1 if multiples is None else 0
             if multiples:
-                warn_of_multiples()
+                warn(MULTIPLES, UnweighedWarning)
         self._now().see_labels(known, labels)
 
     def _record_all(self, parts: Iterator[Taken]) -> None:

@@ -198,22 +198,18 @@ def select(
     scores = _per_sample("scores", policy.scores(known), known)
     decides = known.num_pruned > 0 and policy.needs_losses and known.visits.any()
     if decides and not known.hits.any() and scores.min() == scores.max():
-        _warn_of_equal_scores(policy, epoch)
+        warn(
+            f"Expected {type(policy).__name__} to rank samples by the hits of their losses. Got none so far, so that "
+            f"epoch {epoch} leaves samples out at random. In batches of one sample no loss is above the mean, and with "
+            'a high tolerance few are: use larger batches, a lower tolerance, or policy="auto", which needs no hits.',
+            RandomPruningWarning,
+        )
     keep = read_only(keep_mask(scores, known.num_pruned, seed=seed, epoch=epoch))
     if not isinstance(policy, Weigher):
         return keep, None
     weights = np.array(_per_sample("weights", policy.weights(keep, known), known), dtype=np.float32)
     weights[~keep] = 0
     return keep, read_only(weights)
-
-
-def _warn_of_equal_scores(policy: Policy, epoch: int) -> None:
-    warn(
-        f"Expected {type(policy).__name__} to rank samples by the hits of their losses. Got none so far, so that epoch "
-        f"{epoch} leaves samples out at random. In batches of one sample no loss is above the mean, and with a high "
-        'tolerance few are: use larger batches, a lower tolerance, or policy="auto", which needs no hits.',
-        RandomPruningWarning,
-    )
 
 
 def _spread(few: npt.NDArray[Some], among: Mask) -> npt.NDArray[Some]:

@@ -104,9 +104,3 @@ def _classes_in(data: Any, told_apart: int | None) -> Array | None:
         except Exception:  # whatever is called so in the user's data
             continue
     return None
-
-
-def keys_in(given: Any, *arguments: Any, **options: Any) -> Any:
-    """Return an object's own names of its samples, by its adapter's ``keys_in``; None if it has none."""
-    _, adapter = adapter_of(given)
-    return adapter.keys_in(given, *arguments, **options) if hasattr(adapter, "keys_in") else None

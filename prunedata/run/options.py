@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from prunedata.checks import integer, warn
-from prunedata.errors import NeverPrunesWarning, OtherData, PrunedataError, ScheduleError, UnweighedWarning
+from prunedata.errors import NeverPrunesWarning, OtherData, PrunedataError, ScheduleError
 from prunedata.options import OPTIONS
 from prunedata.plan.cost import count_pruned
 from prunedata.plan.schedule import Schedule
@@ -20,7 +20,6 @@ from prunedata.types import Arrays, Ids, Keys, LeaveOut, Mask
 
 FEW, LIKELY_PERCENT = 0.05, 400
 """Below this share of the samples, and with more samples than this, an integer below 100 is likely a percentage."""
-LARGE = 20.0  # no cross entropy begins so high: that of 1 in a million classes is 14
 BYTES = 16  # what a run keeps of a sample within an epoch, at least
 AUTO_PRUNES = "45%"  # the most that ``policy="auto"`` leaves out by default: more than half of the samples stay
 
@@ -185,66 +184,3 @@ def warn_of_small_prune(samples: int, prune: object, num_pruned: int) -> None:
             f"samples write prune={num_pruned / samples:.2g}.",
             NeverPrunesWarning,
         )
-
-
-def warn_of_no_factors(samples: int) -> None:
-    """Warn that a loop of the user's own has trained on samples whose weight is 0."""
-    warn(
-        f"Expected a loop that applies the weights of losses, as {samples} delivered samples have a weight other than "
-        "1. Got one that trains on all alike: call backward() on what observe() returns behind a wrapped loader, or "
-        "train on the mean of epoch.factors(ids) * losses, or deal.weights * losses. Observe losses without weights.",
-        UnweighedWarning,
-    )
-
-
-def warn_of_multiples() -> None:
-    """Warn that losses were multiplied by a weight of their class before they came."""
-    warn(
-        "Expected losses without class weights. Got losses that are multiples of the cross-entropies of their logits, "
-        "with one factor for each label, as cross_entropy(weight=...) returns them: classes of large weight would look "
-        "wrong, and the mean would not be PyTorch's. Take weight= out of the loss, and pass observe(losses, "
-        "weights=class_weights[targets]) behind a wrapped loader, or weight the losses in your own mean.",
-        UnweighedWarning,
-    )
-
-
-def warn_of_falling() -> None:
-    """Warn that a figure falls from the first epochs on, though its direction is unknown."""
-    warn(
-        "Expected a validation figure that rises while the network learns. Got one that fell from its first epochs on, "
-        "as a loss does, and so the run ignores it: for a loss call pruner.validated(loss, "
-        "lower_is_better=True); if more of it is better, pruner.validated(figure, lower_is_better=False).",
-        NeverPrunesWarning,
-    )
-
-
-def warn_of_whole_batches(doubted: int, samples: int, batch_size: int | None) -> None:
-    """Warn that a run leaves nothing out of what its advice doubts, as its epochs are rounded up to whole batches."""
-    warn(
-        f"Expected epochs that leave out the {doubted} samples whose labels look wrong. Got epochs that keep all "
-        f"{samples}, rounded up to whole batches of {batch_size}: build the Pruner with a smaller batch_size, or "
-        "without.",
-        NeverPrunesWarning,
-    )
-
-
-def warn_of_large_losses(mean: float) -> None:
-    """Warn that losses are too large for the figure of held-out samples, if no cross entropy begins so high."""
-    if mean > LARGE:
-        warn(
-            "Expected losses of about the size of cross-entropies, as the validation figure of holdout= is the mean of "
-            f"exp(-loss / 4). Got losses with a mean of {mean:.3g}, for which that is near 0 and shows little: divide "
-            "what you pass to observe() by about their first mean, or build the Pruner without holdout and pass the "
-            "loss on a validation set to validated(loss, lower_is_better=True).",
-            NeverPrunesWarning,
-        )
-
-
-def warn_of_lost_figure(epoch: int) -> None:
-    """Warn that a resumed run begins its next epoch without the figure of the last one."""
-    warn(
-        f"Expected the validation figure of epoch {epoch}, whose checkpoint was saved before validated() was called. "
-        "Got the next epoch without it, so the run may decide otherwise than one that never stopped: after resuming, "
-        "if pruner.awaits_figure is true, call pruner.validated() first.",
-        NeverPrunesWarning,
-    )

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from prunedata.checks import integer, warn
 from prunedata.counting.guess import two_likeliest
 from prunedata.counting.joining import joined
-from prunedata.errors import FinishedWarning, LossError, PrunedataError
+from prunedata.errors import FinishedWarning, LossError, NeverPrunesWarning, PrunedataError, UnweighedWarning
 from prunedata.keys import hash_keys, own_keys
 from prunedata.plan.savings import savings
 from prunedata.plan.schedule import Schedule
@@ -23,19 +23,12 @@ from prunedata.policies.rules import DroppingCount
 from prunedata.run.adapter import Adapter
 from prunedata.run.engine import Engine
 from prunedata.run.epoch import Epoch, Role
-from prunedata.run.frameworks import adapter_of, keys_in, labels_in, samples_in
+from prunedata.run.frameworks import adapter_of, labels_in, samples_in
 from prunedata.run.group import Group
 from prunedata.run.identity import Prints, Whole
 from prunedata.run.keeping import keep, restore, shorten, standing, trains_on
 from prunedata.run.meter import Overhead
-from prunedata.run.options import (
-    RunOptions,
-    scheduled,
-    warn_of_falling,
-    warn_of_large_losses,
-    warn_of_no_factors,
-    warn_of_whole_batches,
-)
+from prunedata.run.options import RunOptions, scheduled
 from prunedata.run.waiting import Shared
 from prunedata.store.state import GUESS, RunState, guessed_classes
 from prunedata.types import Arrays, Counts, Keys, LeaveOut, Mask
@@ -47,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Pruner"]
 
 Some = TypeVar("Some", bound=Adapter)
+LARGE = 20.0  # no cross entropy begins so high: that of 1 in a million classes is 14
 _ARRAYS = (np.ndarray, list, tuple)  # np.ndarray | list | tuple is built in each call, and takes a quarter of it
 
 
@@ -185,6 +179,15 @@ class Pruner:
         dataset = samples if isinstance(samples, Sized) and getattr(samples, "ndim", True) else None
         self._number = cast("int | None", samples) if dataset is None else len(dataset)
 
+        self._observers: list[ReferenceType[Any]] = []
+        """The loaders that keep which samples they delivered last. A WeakSet would take some us in each step."""
+        self._keys = given
+        self._warned: set[str] = set()  # the warnings that were shown, each once
+        self._engine = cast("Engine", _NotBegun())
+        self._add: Callable[[Any, Any], bool] = lambda ids, losses: False
+        self._begin_with: Callable[[int, Any, Keys | None], None] | None = None
+        """Begins the run with a number of samples, the object that has them, and their keys; None once it has begun."""
+
         def begin(number: int, data: Any, keys: Keys | None) -> None:
             known: Any = labels
             if isinstance(labels, str):
@@ -196,24 +199,15 @@ class Pruner:
             options = RunOptions(
                 number, when, prune, policy, seed, batch_size, leave_out, classes, holdout, without, known, keys, follow
             )
-            self._begin(options, store, resume=resume)
+            self._begin_with = None
+            self._engine = Engine(options)
+            keep(self._engine, store, resume=resume)
+            self._add = self._engine.buffer.add  # looked up once, as it is called for every batch
 
-        self._observers: list[ReferenceType[Any]] = []
-        """The loaders that keep which samples they delivered last. A WeakSet would take some us in each step."""
-        self._begin_with: Callable[[int, Any, Keys | None], None] | None = begin
-        """Begins the run with a number of samples, the object that has them, and their keys; None once it has begun."""
-        self._keys = given
-        self._engine = cast("Engine", _NotBegun())
-        self._add: Callable[[Any, Any], bool] = lambda ids, losses: False
         if self._number is not None and (dataset is not None or not isinstance(labels, str)):
             begin(self._number, dataset, given)
-
-    def _begin(self, options: RunOptions, store: StoreLike | None, *, resume: bool | Literal["other data"]) -> None:
-        self._begin_with = None
-        self._engine = Engine(options)
-        keep(self._engine, store, resume=resume)
-        self._warned: set[object] = set()  # the warnings that were shown, each once
-        self._add = self._engine.buffer.add  # looked up once, as it is called for every batch
+        else:
+            self._begin_with = begin
 
     # -- its options
 
@@ -246,11 +240,6 @@ class Pruner:
     def holdout(self) -> float | None:
         """The share of the samples that is held out, if any."""
         return self._engine.options.holdout
-
-    @property
-    def classes(self) -> int | None:
-        """The number of classes, if given."""
-        return self._engine.options.classes
 
     # -- where it stands
 
@@ -424,7 +413,12 @@ class Pruner:
         if engine.opened is not None and engine.is_complete_everywhere() and not engine.awaits_figure_somewhere():
             self.end_epoch()
         elif engine.is_finished:
-            self._warn_finished()
+            warn(
+                f"This run has finished its {self.schedule.epochs} epochs. To continue, pass more epochs and "
+                "resume=True; to train anew, name another store. In a search for settings, make a Pruner within each "
+                "trial, with a store of its own.",
+                FinishedWarning,
+            )
         while not engine.is_finished:
             epoch = self.begin_epoch()
             try:
@@ -481,7 +475,9 @@ class Pruner:
                     f"Expected a Pruner with the number of samples, which the {type(given).__name__} does not know. "
                     "Got none: pass it, as in Pruner(50_000, epochs=30)."
                 )
-            own = self._keys if self._keys is not None else own_keys(keys_in(given, *arguments, **options), samples)
+            own = self._keys
+            if own is None and hasattr(adapter, "keys_in"):
+                own = own_keys(adapter.keys_in(given, *arguments, **options), samples)
             self._begin_with(samples, given, own)
         return adapter.wrap(given, self, *arguments, **options)
 
@@ -619,7 +615,14 @@ class Pruner:
         engine.end()
         trained = trained and opened is not None and opened.tally.observed > 0  # by this process
         if opened is not None and trained and (unapplied := opened.epoch.unapplied):
-            self._warn_once(warn_of_no_factors, unapplied)
+            self._warn_once(
+                "factors",
+                f"Expected a loop that applies the weights of losses, as {unapplied} delivered samples have a weight "
+                "other than 1. Got one that trains on all alike: call backward() on what observe() returns behind a "
+                "wrapped loader, or train on the mean of epoch.factors(ids) * losses, or deal.weights * losses. "
+                "Observe losses without weights.",
+                UnweighedWarning,
+            )
         self._look_at_figures()
 
     def validated(self, figure: float, *, lower_is_better: bool | None = None, agreed: bool = False) -> None:
@@ -848,23 +851,33 @@ class Pruner:
 
     def _look_at_figures(self) -> None:
         """Warn once if figures fall from the first epoch on, are of too large losses, or whole batches keep doubted."""
-        if self.holdout is not None and len(self.history) == 1:
-            warn_of_large_losses(self.history[0]["mean_loss"] or 0.0)
-        engine = self._engine
+        engine, mean = self._engine, self.history[0]["mean_loss"] if len(self.history) == 1 else None
+        if self.holdout is not None and mean is not None and mean > LARGE:
+            warn(
+                "Expected losses of about the size of cross-entropies, as the validation figure of holdout= is the "
+                f"mean of exp(-loss / 4). Got losses with a mean of {mean:.3g}, for which that is near 0 and shows "
+                "little: divide what you pass to observe() by about their first mean, or build the Pruner without "
+                "holdout and pass the loss on a validation set to validated(loss, lower_is_better=True).",
+                NeverPrunesWarning,
+            )
         if engine.options.auto and engine.figures.only_falls:
-            self._warn_once(warn_of_falling)
+            self._warn_once(
+                "falling",
+                "Expected a validation figure that rises while the network learns. Got one that fell from its first "
+                "epochs on, as a loss does, and so the run ignores it: for a loss call pruner.validated(loss, "
+                "lower_is_better=True); if more of it is better, pruner.validated(figure, lower_is_better=False).",
+                NeverPrunesWarning,
+            )
         if engine.pruning.keeps_doubted:
-            self._warn_once(warn_of_whole_batches, self.advice.prune, self.samples, self.batch_size)
+            self._warn_once(
+                "whole batches",
+                f"Expected epochs that leave out the {self.advice.prune} samples whose labels look wrong. Got epochs "
+                f"that keep all {self.samples}, rounded up to whole batches of {self.batch_size}: build the Pruner "
+                "with a smaller batch_size, or without.",
+                NeverPrunesWarning,
+            )
 
-    def _warn_once(self, warn_of: Callable[..., None], *given: object) -> None:
-        if warn_of not in self._warned:
-            self._warned.add(warn_of)
-            warn_of(*given)
-
-    def _warn_finished(self) -> None:
-        warn(
-            f"This run has finished its {self.schedule.epochs} epochs. To continue, pass more epochs and resume=True; "
-            "to train anew, name another store. In a search for settings, make a Pruner within each trial, with a "
-            "store of its own.",
-            FinishedWarning,
-        )
+    def _warn_once(self, about: str, message: str, category: type[Warning]) -> None:
+        if about not in self._warned:
+            self._warned.add(about)
+            warn(message, category)
