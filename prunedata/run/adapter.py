@@ -1,8 +1,4 @@
-"""The base class of adapters: an adapter overrides the methods that it needs.
-
-A loader or a stream is attached to a run once, by :meth:`prunedata.Pruner.attach`. From then on
-the run calls its methods, those of several adapters in the order in which they were attached.
-"""
+"""The base class of adapters, which are attached to a run: an adapter overrides the methods that it needs."""
 
 from __future__ import annotations
 

@@ -49,7 +49,14 @@ class RunOptions:
             raise PrunedataError(f"Expected a Schedule. Got {self.schedule!r}.")
         samples = integer("samples", self.samples, 1)
         _check_memory(samples)
-        prune = self._default_prune() if self.prune is None else self.prune
+        prune = self.prune
+        if prune is None:
+            if not self.auto and self.leave_out != "nothing":
+                raise ScheduleError(
+                    "Expected prune, how much a pruned epoch leaves out, such as '20%'. Got none: only runs with "
+                    'policy="auto" or leave_out="nothing" need none.'
+                )
+            prune = AUTO_PRUNES if self.auto else 0
         num_pruned = count_pruned(samples, prune)
         plain = {option.name: option.plain(option.name, getattr(self, option.name)) for option in OPTIONS}
         for name, value in {"samples": samples, "prune": num_pruned, **plain}.items():
@@ -84,17 +91,6 @@ class RunOptions:
                 f"{others} of {ids.size}: pass keys=..., or no number of samples, as in Pruner(epochs=30), and "
                 "verdicts are matched with rows by key."
             )
-
-    def _default_prune(self) -> int | str:
-        """How much a run prunes by default."""
-        if self.auto:
-            return AUTO_PRUNES
-        if self.leave_out == "nothing":
-            return 0
-        raise ScheduleError(
-            "Expected prune, how much a pruned epoch leaves out, such as '20%'. Got none: only runs with "
-            'policy="auto" or leave_out="nothing" need none.'
-        )
 
     @property
     def auto(self) -> bool:
