@@ -31,7 +31,6 @@ from prunedata.run.meter import EpochSums, Meter
 from prunedata.run.open import OpenEpoch
 from prunedata.run.options import RunOptions
 from prunedata.run.pruning import Pruning
-from prunedata.run.waiting import Shared
 from prunedata.store.state import GUESS, LABEL, RunState
 from prunedata.types import Arrays
 from prunedata.uninterrupted import Uninterrupted
@@ -70,9 +69,14 @@ class Engine:
         self._thread: int | None = None  # the thread that trains, as ``threading.get_ident``
 
     @property
-    def current(self) -> Epoch:
-        """The open epoch. Raises :class:`NotInEpoch` if none is."""
-        return self._now().epoch
+    def now(self) -> OpenEpoch:
+        """What was observed of the open epoch. Raises :class:`NotInEpoch` if none is open."""
+        if self.opened is None:
+            raise NotInEpoch(
+                "Expected an open epoch. Got none: loop over `for epoch in pruner.epochs():`, "
+                "or call begin_epoch() and end_epoch()."
+            )
+        return self.opened
 
     @property
     def is_recording(self) -> bool:
@@ -84,14 +88,6 @@ class Engine:
         """Whether no epoch is left."""
         done = self.ledger.next_epoch >= self.pruning.schedule.epochs
         return self.opened is None and done and not self._failed
-
-    def _now(self) -> OpenEpoch:
-        if self.opened is None:
-            raise NotInEpoch(
-                "Expected an open epoch. Got none: loop over `for epoch in pruner.epochs():`, "
-                "or call begin_epoch() and end_epoch()."
-            )
-        return self.opened
 
     # -- an epoch
 
@@ -136,19 +132,16 @@ class Engine:
             )
 
     def _next(self) -> OpenEpoch:
+        """Return the next epoch, with nothing observed."""
         epochs = self.pruning.schedule.epochs
         if self.ledger.next_epoch >= epochs:
             raise NotInEpoch(
                 f"Expected one of {epochs} epochs to begin. Got none: all are done. To continue, pass more epochs; in "
                 "a search for settings make a Pruner within each trial."
             )
-        opened = self._opened()
+        opened = OpenEpoch(self._selected(), self.policy, self.ledger.arrays, self.meter, looks=self.pruning.looks)
         self.meter.begin()
         return opened
-
-    def _opened(self) -> OpenEpoch:
-        """Return the next epoch, with nothing observed."""
-        return OpenEpoch(self._selected(), self.policy, self.ledger.arrays, self.meter, looks=self.pruning.looks)
 
     def _selected(self) -> Epoch:
         """Return the next epoch with the roles of its samples."""
@@ -174,7 +167,7 @@ class Engine:
 
     def end(self, *, commit: bool = True) -> None:
         """Close the open epoch and commit it; :class:`SkippedSamples` leaves it open."""
-        opened, epoch, ledger = self._now(), self.current, self.ledger
+        opened, epoch, ledger = self.now, self.now.epoch, self.ledger
         self._check_part()
         with self.meter.overhead:
             # All processes meet even after a failure here: otherwise the others would wait for ever.
@@ -321,16 +314,10 @@ class Engine:
     def _flush_failure(self) -> PrunedataError | None:
         try:
             self.flush()
-            self._now().refuse_repeats()
+            self.now.refuse_repeats()
         except PrunedataError as error:
             return error
         return None
-
-    def share(self, shared: Shared | None) -> None:
-        """Let losses of the open epoch wait for the means of batches that processes share; None: none wait."""
-        opened = self._now()
-        self.flush()
-        opened.share(shared, recorded=self.buffer.batches > 0)
 
     def join(self, group: Group) -> None:
         """Train with other processes from now on."""
@@ -389,7 +376,7 @@ class Engine:
         if self.group.processes == 1:
             return complete
         # All decide by the same sums: a process that ends the epoch and one that continues would wait for each other.
-        opened, local = self._now(), self._local_delivery()
+        opened, local = self.now, self._local_delivery()
         counts = self.policy.needs_losses and opened.restored is None and local.given is None
         done = opened.tally.observed + opened.skipped
         ended, counting, done, left_out = self.group.add_up(np.array([complete, counts, done, local.left_out], float))
@@ -404,7 +391,7 @@ class Engine:
         delivery = self.delivery()
         if self.group.processes > 1 and delivery.ended is not None:
             return True  # the observations of other processes are unknown here
-        return self._now().is_complete(delivery)
+        return self.now.is_complete(delivery)
 
     def _local_delivery(self) -> Delivery:
         """Return what the loaders of this process have delivered."""
@@ -419,15 +406,6 @@ class Engine:
         local, opened = self._local_delivery(), self.opened
         return local if opened is None or self.group.processes > 1 else opened.with_left_out(local)
 
-    def skip(self, samples: int) -> None:
-        """Allow that many more kept samples of the open epoch to stay unobserved."""
-        self._now().skipped += samples
-
-    def rewindow(self, window: int) -> None:
-        """Begin a new window of ``window`` epochs with the next epoch."""
-        first = self.ledger.next_epoch + (self.opened is not None)
-        self.pruning.schedule = self.pruning.schedule.rewindow(first, window)
-
     # -- losses
 
     def add(self, ids: Any, losses: Any, sizes: Any = None, guesses: Any = None) -> None:
@@ -438,16 +416,11 @@ class Engine:
             self._record_all(self.buffer.put(ids, losses, sizes, guesses))
             self._thread = threading.get_ident()
 
-    @property
-    def wants_labels(self) -> bool:
-        """Whether the run was given no labels, and would keep or compare those of the next batch."""
-        return self.options.labels is None and self._now().wants_labels
-
     def see_labels(self, ids: Any, labels: Any, losses: Any, logits: Any) -> None:
         """Keep the labels of a batch; if the run knows those of all samples, compare them in an epoch's first batch."""
         if not self.is_recording:
             self._refuse()
-        if not self._now().wants_labels:
+        if not self.now.wants_labels:
             return
         known = plain_ids(ids)
         if known.size and not 0 <= known.min() <= known.max() < self.options.samples:
@@ -457,7 +430,7 @@ class Engine:
             self._tries = self._tries - 1 if multiples is None else 0
             if multiples:
                 warn(MULTIPLES, UnweighedWarning)
-        self._now().see_labels(known, labels)
+        self.now.see_labels(known, labels)
 
     def _record_all(self, parts: Iterator[Taken]) -> None:
         for taken in parts:
@@ -470,7 +443,7 @@ class Engine:
         if taken.good is not None:
             with self.meter.overhead:
                 try:
-                    self._now().add(taken.good)
+                    self.now.add(taken.good)
                 except BaseException:  # a policy's update may have stopped halfway
                     self._failed = True
                     raise
@@ -502,7 +475,7 @@ class Engine:
     def _refuse(self) -> None:
         """Raise the reason why nothing can be observed."""
         self._refuse_failed()
-        _ = self.current
+        _ = self.now
         raise NotInEpoch("Expected begin_epoch() before observe() in a run that was just restored.")
 
     def _refuse_failed(self) -> None:
@@ -602,8 +575,8 @@ class Engine:
             self.ledger = Ledger(self.options)
             self.ledger.restore(state)
             self.ledger.arrays.adds_excess = self.figures.onset is None
+            opened = self._next() if state.open else None
             self.meter.restore(state.meter)
-            if state.open:
-                opened = self._opened()
+            if opened is not None:
                 opened.restore(state)
-                self.opened = opened
+            self.opened = opened

@@ -293,7 +293,7 @@ class Pruner:
     @property
     def current(self) -> Epoch:
         """The open epoch. Raises :class:`NotInEpoch` if none is."""
-        return self._engine.current
+        return self._engine.now.epoch
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -582,7 +582,7 @@ class Pruner:
     @property
     def wants_labels(self) -> bool:
         """Whether the run was given no labels, and :meth:`see_labels` would keep or compare those of the next batch."""
-        return self._engine.wants_labels
+        return self._engine.options.labels is None and self._engine.now.wants_labels
 
     def expect_classes(self, classes: int) -> None:
         """Raise :class:`LossError` unless this run has so many classes; for adapters."""
@@ -671,7 +671,7 @@ class Pruner:
 
         For a loop that drops a batch, because its losses are not finite or it isn't full. Calls add up.
         """
-        self._engine.skip(integer("the samples to skip", samples, 0))
+        self._engine.now.skipped += integer("the samples to skip", samples, 0)
 
     @property
     def awaits_figure(self) -> bool:
@@ -685,7 +685,8 @@ class Pruner:
 
     def rewindow(self, window: int) -> None:
         """Begin a new window of ``window`` epochs with the next epoch; the store records it."""
-        self._engine.rewindow(window)
+        pruning = self._engine.pruning
+        pruning.schedule = pruning.schedule.rewindow(self.next_epoch + self.is_open, window)
         self.commit()
 
     # -- for adapters
@@ -789,7 +790,9 @@ class Pruner:
         PrunedataError
             If another loader of this epoch shares batches otherwise, or losses were observed before this was known.
         """
-        self._engine.share(shared)
+        opened = self._engine.now
+        self._engine.flush()
+        opened.share(shared, recorded=self._engine.buffer.batches > 0)
 
     @property
     def charge(self) -> Overhead:
