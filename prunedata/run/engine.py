@@ -103,7 +103,6 @@ class Engine:
         with self.meter.overhead:
             self.flush()
             if self.opened is not None and (self.opened.restored is not None or self.group.processes > 1):
-                self._check_part()
                 self.opened.rejoin(self.group)
             with self.uninterrupted:
                 if self.opened is None:
@@ -119,17 +118,6 @@ class Engine:
                 adapter.begin_epoch(epoch)
         self.meter.start()
         return epoch
-
-    def _check_part(self) -> None:
-        """Raise if the restored state is of another number of processes."""
-        restored = None if self.opened is None else self.opened.restored
-        if restored is not None and restored.processes not in (1, self.group.processes):
-            raise PrunedataError(
-                f"Expected epoch {self.ledger.next_epoch} to go on with {restored.processes} processes, as it was "
-                f"left: each has saved what it observed. Got {self.group.processes} and the state of rank "
-                f"{restored.rank} alone: pass load_state_dict() the list of all {restored.processes} states, and go on "
-                "with any number."
-            )
 
     def _next(self) -> OpenEpoch:
         """Return the next epoch, with nothing observed."""
@@ -168,11 +156,10 @@ class Engine:
     def end(self, *, commit: bool = True) -> None:
         """Close the open epoch and commit it; :class:`SkippedSamples` leaves it open."""
         opened, epoch, ledger = self.now, self.now.epoch, self.ledger
-        self._check_part()
         with self.meter.overhead:
             # All processes meet even after a failure here: otherwise the others would wait for ever.
             failure = self._flush_failure()
-            if opened.restored is not None and self.group.processes > 1:  # it was restored with nothing left to observe
+            if opened.restored is not None:  # with nothing left to observe
                 opened.rejoin(self.group)
             local = self._local_delivery()
             sums = replace(

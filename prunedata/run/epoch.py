@@ -14,8 +14,6 @@ from prunedata.policies.selection import keep_mask
 from prunedata.run.order import cut_batches, epoch_order
 from prunedata.types import Array, Mask, Roles, SomeIds, Weights
 
-__all__ = ["Epoch", "Role", "read_only", "select"]
-
 Some = TypeVar("Some", bound=np.generic)
 
 

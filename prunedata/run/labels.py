@@ -12,8 +12,6 @@ from prunedata.counting.guess import IGNORED
 from prunedata.errors import PrunedataError
 from prunedata.types import Array, smallest_unsigned
 
-__all__ = ["LABELS", "MOST_NAMES", "GivenLabels", "given_labels"]
-
 LABELS = "labels"
 """Under this name they are saved: the numbers as an array, and in the run's description the classes."""
 MOST_NAMES = 1 << 15

@@ -61,9 +61,18 @@ class OpenEpoch:
         """Whether labels are to be kept; or compared, as those of the first batch if all are known."""
 
     def rejoin(self, group: Group) -> None:
-        """Exchange with the other processes what was observed, in a restored epoch or one whose loop was left."""
-        here = (group.rank, group.processes)
-        part = here if self.restored is None else (self.restored.rank, self.restored.processes)
+        """Exchange with the other processes what was observed, in a restored epoch or one whose loop was left.
+
+        Raises :class:`PrunedataError` if the restored state is of another number of processes.
+        """
+        known = group if self.restored is None else self.restored
+        part = (known.rank, known.processes)
+        if known.processes not in (1, group.processes):
+            raise PrunedataError(
+                f"Expected epoch {self.epoch.number} to go on with {known.processes} processes, as it was left: each "
+                f"has saved what it observed. Got {group.processes} and the state of rank {known.rank} alone: pass "
+                f"load_state_dict() the list of all {known.processes} states, and go on with any number."
+            )
         self.leave_to_first(group)
         group.rejoin(part)
         # Batches that wait were cut from the samples that no process had observed before.

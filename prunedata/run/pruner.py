@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from prunedata.findings.advice import Advice
     from prunedata.store.location import StoreLike
 
-__all__ = ["Pruner"]
-
 Some = TypeVar("Some", bound=Adapter)
 LARGE = 20.0  # no cross entropy begins so high: that of 1 in a million classes is 14
 _ARRAYS = (np.ndarray, list, tuple)  # np.ndarray | list | tuple is built in each call, and takes a quarter of it

@@ -10,8 +10,6 @@ from prunedata.counting.batches import Batches
 from prunedata.run.epoch import Epoch
 from prunedata.types import Arrays, Floats, Ids, Losses, Mask, Means, Recorded
 
-__all__ = ["Shared", "SharedBatches", "SharedSteps", "WaitingLosses", "in_words"]
-
 LOSSES, STEPS = "open-waiting", "open-waiting-step"
 """Names of the saved arrays: the losses that wait, and the steps that they belong to."""
 
