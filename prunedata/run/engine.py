@@ -21,9 +21,8 @@ from prunedata.errors import LossError, NeverPrunesWarning, NotInEpoch, Prunedat
 from prunedata.plan.onset import Figures, check_figure, find_onset
 from prunedata.plan.schedule import Schedule
 from prunedata.policies.agreement import agreement, sketch
-from prunedata.policies.protocol import Known, Policy
 from prunedata.run.adapter import Adapter, Delivery, together
-from prunedata.run.epoch import Epoch, Role, read_only, select
+from prunedata.run.epoch import Epoch, Role
 from prunedata.run.group import Group
 from prunedata.run.identity import Identity
 from prunedata.run.ledger import Ledger
@@ -52,7 +51,6 @@ class Engine:
 
     def __init__(self, options: RunOptions) -> None:
         self.options = options
-        self.policy: Policy = options.chosen  # the policy, or with ``auto`` the one that advice names
         self.pruning = Pruning(options)
         self.ledger = Ledger(options)
         self.figures = Figures()
@@ -127,31 +125,10 @@ class Engine:
                 f"Expected one of {epochs} epochs to begin. Got none: all are done. To continue, pass more epochs; in "
                 "a search for settings make a Pruner within each trial."
             )
-        opened = OpenEpoch(self._selected(), self.policy, self.ledger.arrays, self.meter, looks=self.pruning.looks)
+        epoch = self.pruning.next_epoch(self.ledger)
+        opened = OpenEpoch(epoch, self.options.chosen, self.ledger.arrays, self.meter, looks=self.pruning.looks)
         self.meter.begin()
         return opened
-
-    def _selected(self) -> Epoch:
-        """Return the next epoch with the roles of its samples."""
-        pruning, number = self.pruning, self.ledger.next_epoch
-        pruned, num_pruned, by_weight = pruning.prunes(number), pruning.num_pruned, self.options.leave_out == "weight"
-        roles, weights, trained = pruning.roles, None, pruning.trainable
-        if pruned and num_pruned:
-            counts, among = self.ledger.counts, pruning.among
-            if self.options.auto:  # unless rows have moved away, and fewer are left that were observed
-                seen = pruning.observed(counts.visits)
-                among = among if seen is None or np.count_nonzero(seen) < num_pruned else seen
-            arrays = pruning.compared(self.ledger.arrays.finished, among)
-            known = Known(counts.counts, counts.hits, counts.visits, arrays, num_pruned)
-            keep, weights = select(self.policy, known, seed=self.options.seed, epoch=number, among=among)
-            out = Role.ZERO_WEIGHT if by_weight else Role.LEFT_OUT
-            roles = np.where((roles == Role.TRAINED if among is None else among) & ~keep, out, roles)
-            trained -= num_pruned
-        # By weight, a trainer may also deliver samples that are left out for good.
-        zero_weights = self.options.holdout is not None or (by_weight and trained < roles.size)
-        if zero_weights and weights is None:
-            weights = read_only((roles == Role.TRAINED).astype(np.float32))
-        return Epoch(number, pruned, read_only(roles), self.options.seed, weights, zero_weights)
 
     def end(self, *, commit: bool = True) -> None:
         """Close the open epoch and commit it; :class:`SkippedSamples` leaves it open."""
@@ -364,7 +341,7 @@ class Engine:
             return complete
         # All decide by the same sums: a process that ends the epoch and one that continues would wait for each other.
         opened, local = self.now, self._local_delivery()
-        counts = self.policy.needs_losses and opened.restored is None and local.given is None
+        counts = self.options.chosen.needs_losses and opened.restored is None and local.given is None
         done = opened.tally.observed + opened.skipped
         ended, counting, done, left_out = self.group.add_up(np.array([complete, counts, done, local.left_out], float))
         processes = self.group.processes

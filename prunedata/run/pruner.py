@@ -249,7 +249,7 @@ class Pruner:
     @property
     def policy(self) -> Policy:
         """The policy; with ``"auto"`` the one that its advice names."""
-        return self._engine.policy
+        return self._engine.options.chosen
 
     @property
     def advice(self) -> Advice:

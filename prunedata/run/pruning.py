@@ -14,9 +14,10 @@ from prunedata.errors import NeverPrunesWarning, PrunedataError
 from prunedata.plan import doubts
 from prunedata.plan.cost import count_kept
 from prunedata.plan.schedule import Schedule
+from prunedata.policies.protocol import Known
 from prunedata.policies.rules import RecentLoss
 from prunedata.policies.selection import draw_holdout
-from prunedata.run.epoch import Role, read_only
+from prunedata.run.epoch import Epoch, Role, read_only, select
 from prunedata.store.state import LABEL
 from prunedata.types import Array, Arrays, Counts, Mask, Roles
 
@@ -121,6 +122,32 @@ class Pruning:
         delivered = self.roles.size - self.num_without
         return delivered - self.num_pruned if shortened else delivered
 
+    def next_epoch(self, ledger: Ledger) -> Epoch:
+        """Return the next epoch with the roles of its samples, by the finished epochs."""
+        options, number, num_pruned = self._options, ledger.next_epoch, self.num_pruned
+        pruned, by_weight = self.prunes(number), options.leave_out == "weight"
+        roles, weights, trained = self.roles, None, self.trainable
+        if pruned and num_pruned:
+            counts, arrays, among = ledger.counts, ledger.arrays.finished, self.among
+            if options.auto:
+                seen = self.observed(counts.visits)
+                if seen is not None and np.count_nonzero(seen) >= num_pruned:  # else rows have moved away
+                    among = seen
+                labels = self._labels_in(arrays, among)
+                if labels is not None:  # compare each loss with those of its own label
+                    name = RecentLoss.array
+                    arrays = arrays | {name: doubts.above_own(arrays[name], labels, among)}
+            known = Known(counts.counts, counts.hits, counts.visits, arrays, num_pruned)
+            keep, weights = select(options.chosen, known, seed=options.seed, epoch=number, among=among)
+            out = Role.ZERO_WEIGHT if by_weight else Role.LEFT_OUT
+            roles = np.where((roles == Role.TRAINED if among is None else among) & ~keep, out, roles)
+            trained -= num_pruned
+        # By weight, a trainer may also deliver samples that are left out for good.
+        zero_weights = options.holdout is not None or (by_weight and trained < roles.size)
+        if zero_weights and weights is None:
+            weights = read_only((roles == Role.TRAINED).astype(np.float32))
+        return Epoch(number, pruned, read_only(roles), options.seed, weights, zero_weights)
+
     def observed(self, visits: Counts) -> Mask | None:
         """The samples that epochs may train on and that were observed, shape (samples,); None for all."""
         return doubts.observed(visits, self.among)
@@ -153,14 +180,6 @@ class Pruning:
     def _labels_in(self, arrays: Arrays, among: Mask | None) -> Array | None:
         given = self._options.labels
         return doubts.known_labels(None if given is None else given.numbers, arrays.get(LABEL), among)
-
-    def compared(self, arrays: Arrays, among: Mask | None) -> Arrays:
-        """Return the arrays for the policy: with ``auto`` each loss is compared with those of its own label."""
-        labels = self._labels_in(arrays, among) if self._options.auto else None
-        if labels is None:
-            return arrays
-        name = RecentLoss.array
-        return arrays | {name: doubts.above_own(arrays[name], labels, among)}
 
     def _losses(
         self, history: Sequence[Mapping[str, Any]], arrays: Arrays, among: Mask | None
