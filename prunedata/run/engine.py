@@ -302,20 +302,19 @@ class Engine:
             "mean_loss": mean_loss,
             "overhead": self.meter.overhead.elapsed,
         }
-        pruning = self.pruning
+        pruning, trained = self.pruning, epoch.trained_on
         if self.options.leave_out == "nothing":
             record["would_prune"] = pruning.num_pruned if pruning.would_prune(epoch.number) else 0
-        if epoch.trained_on < pruning.trainable:
+        if trained < pruning.trainable:
             before, self.ledger.sketch = self.ledger.sketch, sketch(epoch.trained | (pruning.roles != Role.TRAINED))
             share = None if before is None else agreement(before, self.ledger.sketch)
             record |= {} if share is None else {"agreement": share}
-        if epoch.trained_on + pruning.num_held_out < epoch.kept:
-            record["by_weight"] = epoch.kept - epoch.trained_on - pruning.num_held_out
-        if pruning.num_held_out:
-            record["held_out"] = pruning.num_held_out
-        if pruning.num_without:
-            record["without"] = pruning.num_without
-        return record
+        parts = {
+            "by_weight": epoch.kept - trained - pruning.num_held_out,
+            "held_out": pruning.num_held_out,
+            "without": pruning.num_without,
+        }
+        return record | {name: number for name, number in parts.items() if number > 0}
 
     def _close(self) -> None:
         self.opened = None

@@ -21,18 +21,10 @@ LONGEST_NAME = 256
 
 @dataclass(frozen=True, eq=False)
 class GivenLabels:
-    """Labels of all samples.
+    """Labels of all samples."""
 
-    Attributes
-    ----------
-    numbers : ndarray of unsigned int, shape (samples,)
-        Which of the classes each label is.
-    classes : tuple of int or str
-        All that there are, sorted.
-    """
-
-    numbers: npt.NDArray[np.unsignedinteger[Any]]
-    classes: tuple[int, ...] | tuple[str, ...]
+    numbers: npt.NDArray[np.unsignedinteger[Any]]  # which of the classes each label is, shape (samples,)
+    classes: tuple[int, ...] | tuple[str, ...]  # all that there are, sorted
 
     @property
     def named(self) -> bool:

@@ -16,21 +16,11 @@ LOSSES, STEPS = "open-waiting", "open-waiting-step"
 
 @dataclass(frozen=True)
 class SharedBatches:
-    """How several processes share an epoch: its order is cut into global batches, and each of them is shared.
+    """How several processes share an epoch: its order is cut into global batches, and each of them is shared."""
 
-    Attributes
-    ----------
-    size : int
-        Samples in a global batch.
-    shuffle : bool
-        Whether the order is random, as ``Epoch.order`` has it.
-    rest : bool
-        Whether the batches are cut from what remained when the epoch was resumed, and not from all of it.
-    """
-
-    size: int
-    shuffle: bool
-    rest: bool = False
+    size: int  # samples in a global batch
+    shuffle: bool  # whether the order is random, as ``Epoch.order`` has it
+    rest: bool = False  # whether batches are cut from what remained when the epoch was resumed, and not from all of it
 
     def begin(self, samples: int) -> None:
         """Do nothing, as an epoch begins."""
@@ -64,19 +54,13 @@ class SharedBatches:
 
 
 class SharedSteps:
-    """How several processes share a stream: each reads a share, and all batches of one step are one global batch.
-
-    Attributes
-    ----------
-    steps : ndarray of int32, shape (samples,)
-        The step of the epoch in which this process got each sample, -1 for none. Empty unless losses wait.
-    taken : int
-        Number of steps so far, the same in all processes.
-    """
+    """How several processes share a stream: each reads a share, and all batches of one step are one global batch."""
 
     def __init__(self) -> None:
         self.steps = np.zeros(0, dtype=np.int32)
-        self.taken = 0
+        """The step of the epoch in which this process got each sample, shape (samples,), -1 for none. Empty unless
+        losses wait."""
+        self.taken = 0  # steps so far, the same in all processes
 
     def begin(self, samples: int) -> None:
         """Drop the steps of the last epoch, as an epoch begins."""
