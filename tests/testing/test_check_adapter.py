@@ -500,7 +500,7 @@ class OwnSeed(Right):
     def __init__(self, pruner, workers):
         super().__init__(pruner, workers)
         engine = pruner._engine
-        engine.options = replace(engine.options, seed=engine.options.seed + 1)
+        engine.options = engine.pruning._options = replace(engine.options, seed=engine.options.seed + 1)
 
 
 WRONG = {
