@@ -10,7 +10,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prunedata.cli.arguments import place_of_labels, read_labels, rows_of
+from prunedata.cli.arguments import labeled_rows, read_labels
 from prunedata.errors import PrunedataError
 
 if TYPE_CHECKING:
@@ -111,15 +111,12 @@ def _write_beside(path: str, column: str | None, changed: dict[int, str], output
     with open(path, "rb") as raw:
         encoding = "utf-8-sig" if raw.read(3) == codecs.BOM_UTF8 else "utf-8"
     with open(path, encoding=encoding, newline="") as file, open(output, "w", encoding=encoding, newline="") as to:
-        at, sample = None, None
-        for text, row in rows_of(file, path):
+        sample = 0
+        for text, row, at in labeled_rows(file, path, column):
             written = text
-            if row:
-                if sample is None:
-                    at = place_of_labels(row, path, column)
-                    sample = 0 if at is None else -1
+            if at is not None:
                 if sample in changed:
-                    written = _with_label(text, row, at or 0, changed[sample])
+                    written = _with_label(text, row, at, changed[sample])
                 sample += 1
             to.write(written)
 

@@ -9,7 +9,7 @@ import inspect
 import sys
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
@@ -36,15 +36,13 @@ def add_top(parser: argparse.ArgumentParser, default: int | float, what: str) ->
 
 
 def _top(text: str) -> int | float:
+    told = f"Expected a number, or a fraction such as 0.1 or 10%. Got {text!r}."
     try:
         top = number(text)
         count_top(top, 1)
-    except PrunedataError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    except ValueError:
-        told = f"Expected a number, or a fraction such as 0.1 or 10%. Got {text!r}."
-        raise argparse.ArgumentTypeError(told) from None
-    return top
+        return top
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error) if isinstance(error, PrunedataError) else told) from None
 
 
 def named_object(named: str) -> Any:
@@ -84,6 +82,12 @@ def _script(path: str) -> ModuleType:
     sys.modules[spec.name] = module  # worker processes look for the classes of its data there
     spec.loader.exec_module(module)
     return module
+
+
+def check_label_column(args: argparse.Namespace) -> None:
+    """Raise :class:`PrunedataError` for ``--label-column`` without ``--labels``."""
+    if args.label_column is not None and args.labels is None:
+        raise PrunedataError("Expected --labels with --label-column. Got none.")
 
 
 COLUMN = "label"  # the default column
@@ -126,11 +130,7 @@ def _from_numpy(path: str) -> npt.NDArray[Any]:
 def _from_text(path: str, samples: int | None, column: str | None) -> npt.NDArray[Any]:
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
-            rows = (row for _, row in rows_of(file, path) if row)
-            first = next(rows, [])
-            at = place_of_labels(first, path, column)
-            alone = (row[0].strip() for row in chain([first], rows) if row)
-            found = alone if at is None else _of_column(path, rows, at, column or COLUMN)
+            found = (row[at].strip() for _, row, at in labeled_rows(file, path, column) if at is not None)
             labels = list(islice(found, samples))
             more = sum(1 for _ in found)
     except (UnicodeDecodeError, csv.Error) as error:
@@ -143,8 +143,11 @@ def _from_text(path: str, samples: int | None, column: str | None) -> npt.NDArra
     return _plain(labels, path)
 
 
-def rows_of(file: IO[str], path: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the text of each row of a table, with its line end, and its fields."""
+def labeled_rows(file: IO[str], path: str, column: str | None) -> Iterator[tuple[str, list[str], int | None]]:
+    """Yield the text of each row of a file of labels, with its line end, its fields, and the place of its label.
+
+    The place is None for the names of columns, and for an empty row.
+    """
     read: list[str] = []
 
     def lines() -> Iterator[str]:
@@ -152,12 +155,24 @@ def rows_of(file: IO[str], path: str) -> Iterator[tuple[str, list[str]]]:
             read.append(line)
             yield line
 
+    at, number = None, 0
     for row in csv.reader(lines()):
-        yield "".join(read), row
+        text, place = "".join(read), None
         read.clear()
+        number += bool(row)
+        if number == 1 and row:
+            at = _place_of_labels(row, path, column)
+        if row and (number > 1 or at is None):
+            place = at or 0
+            if len(row) <= place:
+                told = f"Expected a column {column or COLUMN} in every row of {path}. Got none in row {number}."
+                raise PrunedataError(told)
+        yield text, row, place
+    if not number:
+        _place_of_labels([], path, column)
 
 
-def place_of_labels(first: list[str], path: str, column: str | None) -> int | None:
+def _place_of_labels(first: list[str], path: str, column: str | None) -> int | None:
     """Return the place of the column with the labels, by the first row of a file; None if that has a label itself."""
     head = [name.strip() for name in first]
     if column is None and COLUMN not in head and len(head) < 2:
@@ -168,13 +183,6 @@ def place_of_labels(first: list[str], path: str, column: str | None) -> int | No
         f"Expected a column {column or COLUMN} in the first line of {path}. Got {', '.join(head)[:200] or 'nothing'}: "
         "name the column with --label-column."
     )
-
-
-def _of_column(path: str, rows: Iterator[list[str]], at: int, column: str) -> Iterator[str]:
-    for line, row in enumerate(rows, 2):
-        if len(row) <= at:
-            raise PrunedataError(f"Expected a column {column} in every row of {path}. Got none in row {line}.")
-        yield row[at].strip()
 
 
 def _plain(labels: list[str], path: str) -> npt.NDArray[Any]:

@@ -8,9 +8,8 @@ import json
 import platform
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, astuple, dataclass
 from importlib import metadata
-from typing import Any
+from typing import Any, NamedTuple
 
 from prunedata import __version__
 from prunedata.cli.arguments import named_object
@@ -25,8 +24,7 @@ EPOCHS, PRUNE, SOME = 12, 0.25, 1000
 TOLD_FROM = 10.0  # seconds of training from which the overhead is worth a note
 
 
-@dataclass(frozen=True)
-class Fact:
+class Fact(NamedTuple):
     """One finding; ``state`` is "ok", "note" or "wrong"."""
 
     state: str
@@ -57,9 +55,9 @@ def _doctor(args: argparse.Namespace) -> int:
     else:
         facts = list(_store(args.what))
     if args.json:
-        print(json.dumps({"facts": [asdict(fact) for fact in facts]}))
+        print(json.dumps({"facts": [fact._asdict() for fact in facts]}))
     else:
-        print("\n".join(table([astuple(fact) for fact in facts], left=(0, 1, 2))))
+        print("\n".join(table(facts, left=(0, 1, 2))))
     return int(any(fact.state == "wrong" for fact in facts))
 
 

@@ -8,7 +8,7 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
-from prunedata.cli.arguments import named_object, read_labels
+from prunedata.cli.arguments import check_label_column, named_object, read_labels
 from prunedata.cli.text import meter
 from prunedata.errors import PrunedataError
 
@@ -36,8 +36,7 @@ def _report(args: argparse.Namespace) -> None:
     from prunedata.reporting.report import report
     from prunedata.store.run_store import read_run
 
-    if args.label_column is not None and args.labels is None:
-        raise PrunedataError("Expected --labels with --label-column. Got none.")
+    check_label_column(args)
     labels = None
     if args.labels is not None:
         labels = read_labels(args.labels, read_run(args.store).state.samples, args.label_column)

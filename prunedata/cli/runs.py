@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from prunedata.checks import printable
-from prunedata.cli.arguments import add_top, read_labels
-from prunedata.cli.text import table, working
+from prunedata.cli.arguments import add_top, check_label_column, read_labels
+from prunedata.cli.text import listing, table, working
 from prunedata.errors import PrunedataError
 from prunedata.run.frameworks import ADAPTERS
 
 if TYPE_CHECKING:
     from prunedata.findings.advice import Advice
     from prunedata.findings.compare import Comparison
-    from prunedata.findings.suspects import ClassShare
     from prunedata.store.state import RunState
     from prunedata.types import Arrays
 
@@ -30,6 +29,19 @@ LINES = 10
 """Suspects that are printed if all of them go into a file."""
 LONGEST_NAME = 40
 """Characters of a label."""
+SUSPECTS = {
+    "id": ("sample", ","), **{name: (name, ",") for name in ("row", "hits", "high", "visits")},
+    "score": ("score", ".3f"), "label": ("labeled", ""), "guess": ("looks like", ""),
+}  # fmt: skip
+JOINED = {
+    "id": SUSPECTS["id"], "run": ("of", ""), "runs": ("runs", ","), "visits": SUSPECTS["visits"],
+    "score": SUSPECTS["score"],
+}  # fmt: skip
+CLASSES = {
+    "label": ("class", ""), "suspects": ("suspects", ","), "samples": ("samples", ","),
+    "share": ("of suspects", ".1%"), "expected": ("of samples", ".1%"), "lift": ("lift", ".2f"),
+}  # fmt: skip
+"""Columns of tables: head and format by name."""
 
 
 def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
@@ -62,41 +74,51 @@ def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def _suspects(args: argparse.Namespace) -> None:
-    from prunedata.findings.searched import num_held_out, num_without, searched
+    check_label_column(args)
+    _check_export(args)
+    if len(args.stores) == 1:
+        found, columns, run = _of_one(args)
+    else:
+        found, columns, run = *_of_several(args), None
+    written = None if args.out is None else _export(args, columns, run)
+    if args.json:
+        print(json.dumps(found))
+        return
+    rows = found["suspects"]
+    few = rows if written is None else rows[:LINES]
+    print("\n".join(_joined_lines(args.stores, few) if run is None else _suspects_lines(run, few)))
+    if len(rows) > len(few):
+        print(f"... and {len(rows) - len(few):,} more in {args.out}")
+    if "classes" in found:
+        print("\n".join(_classes_lines(found["classes"])))
+    if written is not None:
+        print(f"\n{written:,} samples -> {args.out}")
+
+
+def _of_one(args: argparse.Namespace) -> tuple[dict[str, Any], Arrays, RunState]:
+    """Return the suspects of one run as plain values and as a table, and the run."""
+    from prunedata.findings.searched import num_unsearched, searched
     from prunedata.findings.suspects import concentration
     from prunedata.findings.table import rows_of, table_of
     from prunedata.reporting.kept import KeptPreviews
     from prunedata.store.run_store import read_run
 
-    if args.label_column is not None and args.labels is None:
-        raise PrunedataError("Expected --labels with --label-column. Got none.")
-    _check_export(args)
-    if len(args.stores) > 1:
-        _joined_suspects(args)
-        return
-    with working(f"reading {args.stores[0]}"):
-        run = read_run(args.stores[0]).state
+    place = args.stores[0]
+    with working(f"reading {place}"):
+        run = read_run(place).state
         labels = None if args.labels is None else read_labels(args.labels, run.samples, args.label_column)
-        kept = KeptPreviews(args.stores[0])
+        kept = KeptPreviews(place)
         columns = kept.labeled(run, args.top) if labels is None else table_of(run, args.top, labels)
-        rows = rows_of(columns)
-    shares = None if labels is None else concentration(labels, columns["id"], searched(run))
-    written = None if args.out is None else _export(args, columns, run)
-    if args.json:
-        about = {"samples": run.samples, "held_out": num_held_out(run), "without": num_without(run)}
-        found = {**about, "epochs": len(run.history), "suspects": rows}
-        print(json.dumps(found if shares is None else found | {"classes": [asdict(share) for share in shares]}))
-        return
-    print("\n".join(_suspects_lines(run, rows if written is None else rows[:LINES])))
-    if written is not None and len(rows) > LINES:
-        print(f"... and {len(rows) - LINES:,} more in {args.out}")
-    if shares is not None:
-        print("\n".join(_classes_lines(shares)))
-    if written is not None:
-        print(f"\n{written:,} samples -> {args.out}")
+    apart = num_unsearched(run)
+    found: dict[str, Any] = {"samples": run.samples, "held_out": apart["held_out"], "without": apart["without"]}
+    found |= {"epochs": len(run.history), "suspects": rows_of(columns)}
+    if labels is not None:
+        found["classes"] = [asdict(one) for one in concentration(labels, columns["id"], searched(run))]
+    return found, columns, run
 
 
-def _joined_suspects(args: argparse.Namespace) -> None:
+def _of_several(args: argparse.Namespace) -> tuple[dict[str, Any], Arrays]:
+    """Return the suspects of several runs, as one list, as plain values and as a table."""
     from prunedata.findings.compare import joined_table
     from prunedata.findings.table import rows_of
     from prunedata.store.run_store import read_run
@@ -106,20 +128,7 @@ def _joined_suspects(args: argparse.Namespace) -> None:
     _check_once(args.stores)
     with working(f"reading {len(args.stores)} runs"):
         columns = joined_table([read_run(store).state for store in args.stores], args.top)
-        rows = rows_of(columns)
-    written = None if args.out is None else _export(args, columns)
-    if args.json:
-        print(json.dumps({"stores": args.stores, "suspects": rows}))
-        return
-    few = rows if written is None else rows[:LINES]
-    head = ["sample", "of", "runs", "visits", "score"]
-    shown = [
-        [f"{row['id']:,}", args.stores[row["run"]], f"{row['runs']:,}", f"{row['visits']:,}", f"{row['score']:.3f}"]
-        for row in few
-    ]
-    print("\n".join([f"most suspect in {len(args.stores)} runs", *table([head, *shown], left=(1,))]))
-    if written is not None:
-        print(f"\n{written:,} samples -> {args.out}")
+    return {"stores": args.stores, "suspects": rows_of(columns)}, columns
 
 
 def _check_once(stores: list[str]) -> None:
@@ -136,61 +145,38 @@ def _check_once(stores: list[str]) -> None:
         named[place] = store
 
 
+def _joined_lines(stores: list[str], rows: list[dict[str, Any]]) -> list[str]:
+    named = [row | {"run": stores[row["run"]]} for row in rows]
+    return [f"most suspect in {len(stores)} runs", *listing(named, JOINED, left=(1,))]
+
+
 def _suspects_lines(run: RunState, rows: list[dict[str, Any]]) -> list[str]:
     from prunedata.findings.searched import told_unsearched
 
-    counted = [name for name in ("row", "hits", "high", "visits") if name in rows[0]]
-    told = {name: head for name, head in (("label", "labeled"), ("guess", "looks like")) if name in rows[0]}
-    head = ["sample", *counted, "score", *told.values()]
+    columns = {name: column for name, column in SUSPECTS.items() if name in rows[0]}
+    named = columns.keys() & {"label", "guess"}
     shown = [
-        [
-            *(f"{row[name]:,}" for name in ("id", *counted)),
-            f"{row['score']:.3f}",
-            *("-" if row[name] in (-1, "") else str(row[name])[:LONGEST_NAME] for name in told),
-        ]
-        for row in rows
+        row | {name: None if row[name] in (-1, "") else str(row[name])[:LONGEST_NAME] for name in named} for row in rows
     ]
     rest, done = told_unsearched(run), len(run.history)
     return [
         f"most suspect of {run.samples:,} samples after {done:,} epoch{'s'[: done != 1]}",
         *([] if rest is None else [rest]),
-        *table([head, *shown], left=()),
+        *listing(shown, columns),
     ]
 
 
-def _classes_lines(shares: list[ClassShare]) -> list[str]:
-    rows = [
-        [
-            str(one.label),
-            f"{one.suspects:,}",
-            f"{one.samples:,}",
-            f"{one.share:.1%}",
-            f"{one.expected:.1%}",
-            "-" if one.lift is None else f"{one.lift:.2f}",
-        ]
-        for one in shares
-    ]
-    head = ("class", "suspects", "samples", "of suspects", "of samples", "lift")
-    names = (0,) if any(isinstance(one.label, str) for one in shares) else ()
-    return ["", "where they gather", *table([head, *rows], left=names)]
+def _classes_lines(classes: list[dict[str, Any]]) -> list[str]:
+    names = (0,) if any(isinstance(one["label"], str) for one in classes) else ()
+    return ["", "where they gather", *listing(classes, CLASSES, left=names)]
 
 
 def _compare(args: argparse.Namespace) -> None:
-    from prunedata.findings.compare import compare, shared_rows
-    from prunedata.findings.searched import searched_visits
+    from prunedata.findings.compare import compare_runs
     from prunedata.store.run_store import read_run
 
     first, second = (read_run(store).state for store in args.stores)
-    if not (first.arrays and second.arrays):
-        raise PrunedataError("Expected samples that were visited in both runs. Got none.")
-    places = shared_rows((first, second)).places
-    both = places[:, (places >= 0).all(axis=0)]
-    if not both.size:
-        raise PrunedataError("Expected rows that are in both runs, by their keys. Got none.")
-    one, other = (
-        (run.mean_excess[ids], searched_visits(run)[ids]) for run, ids in zip((first, second), both, strict=True)
-    )
-    found = compare(one, other, args.top)
+    found = compare_runs(first, second, args.top)
     print(json.dumps(found.to_dict()) if args.json else "\n".join(_compare_lines(found)))
 
 
@@ -285,20 +271,14 @@ def _export(args: argparse.Namespace, suspects: Arrays, run: RunState | None = N
 
 
 def _writer(to: str) -> Any:
-    """Return the function that writes a table in this format; for one that the core can't write, its adapter's."""
+    """Return the function that writes a table in this format."""
     from prunedata.findings.table import WRITERS
 
     if to in WRITERS:
         return WRITERS[to]
-    found: Any = None
-    if to.isidentifier():
-        try:
-            found = importlib.import_module(f"{ADAPTERS}.{to}")
-        except ModuleNotFoundError as error:
-            if error.name not in (ADAPTERS, f"{ADAPTERS}.{to}"):
-                raise PrunedataError(str(error)) from error
-        except ImportError as error:  # it names the missing package
-            raise PrunedataError(str(error)) from error
-    if not hasattr(found, "write_table"):
+    if to != "parquet":
         raise PrunedataError(f"Expected --to {', '.join(WRITERS)}, cleanlab or parquet. Got {to}.")
-    return found.write_table
+    try:
+        return importlib.import_module(f"{ADAPTERS}.parquet").write_table
+    except ImportError as error:  # it names the missing package
+        raise PrunedataError(str(error)) from error

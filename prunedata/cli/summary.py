@@ -6,9 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from prunedata.checks import duration
-from prunedata.cli.text import bar, table
+from prunedata.cli.text import bar, listing, table
 
 EPOCHS_SHOWN, COUNTS_SHOWN = 10, 300
+ARRAYS = {"name": ("name", ""), "dtype": ("dtype", ""), "shape": ("shape", "")}
+PRUNED = {"id": ("sample", ","), **{name: (name, ",") for name in ("pruned", "hits", "visits", "count")}}
+EPOCHS = {
+    "number": ("epoch", ""), "pruned": ("pruned", ""), "kept": ("kept", ","), "seconds": ("seconds", ".2f"),
+    "overhead": ("overhead s", ".4f"), "mean_loss": ("mean loss", ".4f"),
+}  # fmt: skip
+"""Columns of tables: head and format by name."""
 
 
 def summary(found: Mapping[str, Any], two: str) -> list[str]:
@@ -18,7 +25,9 @@ def summary(found: Mapping[str, Any], two: str) -> list[str]:
     if found["open"]:
         state += ", begun and not ended"
     settings = ", ".join(f"{name}={value}" for name, value in found["schedule"].items())
-    rows = [
+    left_out, without, held_out = found.get("leave_out"), found["without"], found["held_out"]
+    saves = f"leaving samples out would have saved {found['would_save_percent'] or 0:.2f} % of visits"
+    rows: list[tuple[str, str | None]] = [
         ("samples", f"{found['samples']:,}"),
         ("prune", str(found["prune"])),
         ("policy", _plain(found["policy"])),
@@ -27,56 +36,45 @@ def summary(found: Mapping[str, Any], two: str) -> list[str]:
         ("batch size", "-" if found["batch_size"] is None else str(found["batch_size"])),
         ("state", state),
         ("commits", f"{found['generation']:,}"),
-        *([("left out for good", f"{found['without']:,}")] if found["without"] else []),
-        *([("held out", f"{found['held_out']:,}, never trained on and not searched")] if found["held_out"] else []),
-        *([("no longer in the data", f"{found['lost']:,}, kept for when they come back")] if found["lost"] else []),
-        *_saved(found["saved"]),
-        *_observed_only(found),
-        *_advice(found.get("advice"), found["samples"] - found["without"] - found["held_out"]),
+        ("left out for good", f"{without:,}" if without else None),
+        ("held out", f"{held_out:,}, never trained on and not searched" if held_out else None),
+        ("no longer in the data", f"{found['lost']:,}, kept for when they come back" if found["lost"] else None),
+        ("saved", _saved(found["saved"])),
+        ("only watches", saves if left_out == "nothing" else None),
+        ("advice", _advice(found.get("advice"), found["samples"] - without - held_out)),
     ]
     return [
-        *table(rows, left=(0, 1)),
-        *_section("arrays", ("name", "dtype", "shape"), [_array(a) for a in found["arrays"]], (0, 1, 2)),
+        *table([(name, told) for name, told in rows if told is not None], left=(0, 1)),
+        *_section("arrays", [_array(one) for one in found["arrays"]], ARRAYS, left=(0, 1, 2)),
         *_history(found["history"]),
         *_histogram(found["counts_histogram"], two),
-        *_section(
-            "pruned most",
-            ("sample", "pruned", "hits", "visits", "count"),
-            [[f"{m[k]:,}" for k in ("id", "pruned", "hits", "visits", "count")] for m in found["most_pruned"]],
-            (),
-        ),
+        *_section("pruned most", found["most_pruned"], PRUNED),
     ]
 
 
-def _saved(saved: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _saved(saved: Mapping[str, Any]) -> str | None:
     if not saved["epochs"]:
-        return []
+        return None
     if not saved["visits_saved"]:
         of_no_weight = f"; {saved['visits_by_weight']:,} visits had no weight" if saved["visits_by_weight"] else ""
-        return [("saved", f"nothing in {saved['epochs']:,} epochs{of_no_weight}")]
+        return f"nothing in {saved['epochs']:,} epochs{of_no_weight}"
     visits = saved["visits"] + saved["visits_saved"]
     told = [f"{saved['visits_saved']:,} of {visits:,} sample visits ({saved['visits_saved_percent']:.2f} %)"]
     if saved["batches_saved"] is not None:
         told.append(f"{saved['batches_saved']:,} batches")
     if saved["seconds_saved"] is not None:
         told.append(f"{duration(saved['seconds_saved'])} beside {duration(saved['seconds'])} of training")
-    return [("saved", ", ".join(told))]
+    return ", ".join(told)
 
 
-def _observed_only(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    if found.get("leave_out") != "nothing":
-        return []
-    return [("only watches", f"leaving samples out would have saved {found['would_save_percent']:.2f} % of visits")]
-
-
-def _advice(advice: Mapping[str, Any] | None, samples: int) -> list[tuple[str, str]]:
+def _advice(advice: Mapping[str, Any] | None, samples: int) -> str | None:
     if advice is None:
-        return []
+        return None
     if advice["verdict"] != "prune":
-        return [("advice", "leave nothing out")]
+        return "leave nothing out"
     first, onset = advice["schedule"]["start"], advice.get("onset")
     why = "" if onset is None else f": memorization was seen in epoch {onset}"
-    return [("advice", f"leave out {advice['prune']:,} of {samples:,} samples from epoch {first} on{why}")]
+    return f"leave out {advice['prune']:,} of {samples:,} samples from epoch {first} on{why}"
 
 
 def _plain(value: object) -> str:
@@ -85,38 +83,33 @@ def _plain(value: object) -> str:
     return str(value)
 
 
-def _section(title: str, head: tuple[str, ...], rows: list[list[str]], left: tuple[int, ...]) -> list[str]:
-    return ["", title, *("  " + line for line in table([head, *rows], left))] if rows else []
+def _section(
+    title: str, rows: list[dict[str, Any]], columns: Mapping[str, tuple[str, str]], left: tuple[int, ...] = ()
+) -> list[str]:
+    return ["", title, *("  " + line for line in listing(rows, columns, left))] if rows else []
 
 
-def _array(array: Mapping[str, Any]) -> list[str]:
-    return [str(array["name"]), str(array["dtype"]), " x ".join(f"{n:,}" for n in array["shape"])]
+def _array(array: Mapping[str, Any]) -> dict[str, Any]:
+    return {**array, "shape": " x ".join(f"{n:,}" for n in array["shape"])}
 
 
 def _history(records: list[Mapping[str, Any]]) -> list[str]:
-    shown = records[-EPOCHS_SHOWN:]
     rows = [
-        [
-            str(record["number"]),
-            "yes" if record["pruned"] else "no",
-            f"{record['kept'] - record.get('by_weight', 0) - record.get('held_out', 0):,}",
-            _figure(record["seconds"], ".2f"),
-            _figure(record["overhead"], ".4f"),
-            _figure(record["mean_loss"], ".4f"),
-        ]
-        for record in shown
+        {
+            **record,
+            "pruned": "yes" if record["pruned"] else "no",
+            "kept": record["kept"] - record.get("by_weight", 0) - record.get("held_out", 0),
+        }
+        for record in records[-EPOCHS_SHOWN:]
     ]
-    title = "epochs" if len(shown) == len(records) else f"epochs (the last {len(shown)} of {len(records)})"
-    return _section(title, ("epoch", "pruned", "kept", "seconds", "overhead s", "mean loss"), rows, ())
-
-
-def _figure(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)
+    title = "epochs" if len(rows) == len(records) else f"epochs (the last {len(rows)} of {len(records)})"
+    return _section(title, rows, EPOCHS)
 
 
 def _histogram(samples_of: Mapping[int | str, int], two: str) -> list[str]:
     counts = sorted((int(count), samples) for count, samples in samples_of.items())
     most = max((samples for _, samples in counts), default=0)
-    rows = [[str(count), f"{samples:,}", bar(samples / most, two)] for count, samples in counts[:COUNTS_SHOWN]]
+    rows = [{"count": n, "samples": k, "bar": bar(k / most, two)} for n, k in counts[:COUNTS_SHOWN]]
     more = "" if len(rows) == len(counts) else f" (the lowest {len(rows)} of {len(counts):,})"
-    return _section(f"samples of each count in this window{more}", ("count", "samples", ""), rows, (2,))
+    columns = {"count": ("count", ""), "samples": ("samples", ","), "bar": ("", "")}
+    return _section(f"samples of each count in this window{more}", rows, columns, left=(2,))

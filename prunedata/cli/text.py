@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from prunedata.checks import printable
 from prunedata.plan.schedule import Schedule
@@ -55,6 +56,16 @@ def table(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str
         ).rstrip()
         for row in rows
     ]
+
+
+def listing(
+    rows: Sequence[Mapping[str, Any]], columns: Mapping[str, tuple[str, str]], left: Sequence[int] = ()
+) -> list[str]:
+    """Return a head and a line for each row; ``columns`` has head and format of its values by name; None becomes -."""
+    cells = [
+        ["-" if row[name] is None else format(row[name], form) for name, (_, form) in columns.items()] for row in rows
+    ]
+    return table([[head for head, _ in columns.values()], *cells], left)
 
 
 @contextmanager

@@ -12,14 +12,13 @@ from prunedata.checks import count_top
 from prunedata.errors import PrunedataError
 from prunedata.findings.searched import searched_visits
 from prunedata.findings.suspects import suspicion
-from prunedata.findings.table import key_column
-from prunedata.keys import places_of
+from prunedata.keys import key_text, places_of
 from prunedata.store.state import RunState
 from prunedata.types import Array, Arrays, Floats, Ids
 
 __all__ = [
-    "Comparison", "SharedRows", "average_ranks", "compare", "joined_table", "membership", "overlap", "rank_correlation",
-    "shared_rows",
+    "Comparison", "average_ranks", "compare", "compare_runs", "joined_table", "membership", "overlap",
+    "rank_correlation", "shared_rows",
 ]  # fmt: skip
 
 
@@ -59,10 +58,10 @@ def compare(first: tuple[Array, Array], second: tuple[Array, Array], top: int | 
     PrunedataError
         If the runs have other numbers of samples, none has visits in both, or `top` makes no sense.
     """
-    rates = first[0], second[0]
-    if rates[0].size != rates[1].size:
+    samples, others = first[0].size, second[0].size
+    if samples != others:
         raise PrunedataError(
-            f"Expected two runs on the same samples. Got one with {rates[0].size} samples and one with {rates[1].size}."
+            f"Expected two runs on the same samples. Got one with {samples} samples and one with {others}."
         )
     places = [suspicion(*run) for run in (first, second)]
     both = (places[0] >= 0) & (places[1] >= 0)
@@ -70,10 +69,8 @@ def compare(first: tuple[Array, Array], second: tuple[Array, Array], top: int | 
     if not compared:
         raise PrunedataError("Expected samples that were visited in both runs. Got none.")
     number = count_top(top, compared)
-    a, b = (membership(place[both], number) for place in places)
-    jaccard, chance = overlap(a, b)
-    correlation = rank_correlation(rates[0][both], rates[1][both])
-    return Comparison(rates[0].size, compared, number, jaccard, chance, correlation)
+    jaccard, chance = overlap(*(membership(place[both], number) for place in places))
+    return Comparison(samples, compared, number, jaccard, chance, rank_correlation(first[0][both], second[0][both]))
 
 
 def membership(scores: Array, top: int) -> Floats:
@@ -115,32 +112,31 @@ def rank_correlation(first: Array, second: Array) -> float | None:
     return None if scale == 0 else float(np.clip((a @ b) / scale, -1, 1))
 
 
-@dataclass(frozen=True, eq=False)
-class SharedRows:
-    """The rows of several runs, each row once."""
-
-    places: Array
-    """The id of each row in each run, int64, shape (runs, rows); -1 where a run has not that row."""
-
-    @property
-    def first(self) -> Ids:
-        """The first run that has each row, shape (rows,)."""
-        return np.asarray(np.argmax(self.places >= 0, axis=0))
-
-    @property
-    def ids(self) -> Ids:
-        """The id of each row in that run, shape (rows,)."""
-        return np.asarray(np.take_along_axis(self.places, self.first[np.newaxis], axis=0)[0])
+def compare_runs(first: RunState, second: RunState, top: int | float = 0.1) -> Comparison:
+    """Compare two runs on the rows that both have, see :func:`shared_rows` and :func:`compare`."""
+    runs = first, second
+    if not (first.arrays and second.arrays):
+        raise PrunedataError("Expected samples that were visited in both runs. Got none.")
+    places = shared_rows(runs)
+    both = places[:, (places >= 0).all(axis=0)]
+    if not both.size:
+        raise PrunedataError("Expected rows that are in both runs, by their keys. Got none.")
+    one, other = ((run.mean_excess[ids], searched_visits(run)[ids]) for run, ids in zip(runs, both, strict=True))
+    return compare(one, other, top)
 
 
-def shared_rows(runs: Sequence[RunState]) -> SharedRows:
-    """Find the same rows in several runs: by keys; or by id, if a run has no keys and all have as many samples."""
+def shared_rows(runs: Sequence[RunState]) -> Ids:
+    """Return the id of each row in each run, int64 of shape (runs, rows), each row once; -1 where a run lacks it.
+
+    Rows are the same by keys; or by id, if a run has no keys and all have as many samples. Raises
+    :class:`PrunedataError` if neither is known.
+    """
     found = [run.keys for run in runs if run.keys is not None]
     if len(found) == len(runs):
         keys = np.concatenate(found)
         _, first = np.unique(keys, return_index=True)
         rows = keys[np.sort(first)]  # those of the first run in their order, then what others have besides
-        return SharedRows(np.stack([places_of(rows, one) for one in found]))
+        return np.stack([places_of(rows, one) for one in found])
     many = [run.samples for run in runs]
     if len(set(many)) > 1:
         told = " and ".join(f"one of {samples:,}" for samples in many)
@@ -148,7 +144,7 @@ def shared_rows(runs: Sequence[RunState]) -> SharedRows:
             f"Expected runs on the same samples, or runs with keys. Got {told}, and not all of them "
             "have keys: train with Pruner(..., keys=...)."
         )
-    return SharedRows(np.broadcast_to(np.arange(many[0]), (len(runs), many[0])))
+    return np.broadcast_to(np.arange(many[0]), (len(runs), many[0]))
 
 
 def joined_table(runs: Sequence[RunState], top: int | float) -> Arrays:
@@ -175,10 +171,13 @@ def joined_table(runs: Sequence[RunState], top: int | float) -> Arrays:
         If rows cannot be joined, nothing was observed, or `top` makes no sense.
     """
     rows = shared_rows(runs)
-    samples = rows.places.shape[1]
+    samples = rows.shape[1]
     sums, known, visits = np.zeros(samples), np.zeros(samples, np.int64), np.zeros(samples, np.int64)
-    for run, places in zip(runs, rows.places, strict=True):
-        ranks, seen = _ranks(run)
+    for run, places in zip(runs, rows, strict=True):
+        run.check_size()
+        seen, ranks = searched_visits(run), np.zeros(run.samples)
+        which = seen > 0
+        ranks[which] = (average_ranks(run.mean_excess[which]) - 0.5) / max(1, int(np.count_nonzero(which)))
         here = np.flatnonzero((places >= 0) & (seen[places] > 0))
         sums[here] += ranks[places[here]]
         known[here] += 1
@@ -188,22 +187,11 @@ def joined_table(runs: Sequence[RunState], top: int | float) -> Arrays:
     scores = np.where(known > 0, sums / np.maximum(known, 1), -np.inf)
     worst = np.lexsort((visits, -scores))[: count_top(top, samples)]
     worst = worst[known[worst] > 0]
-    first, ids = rows.first[worst], rows.ids[worst]
+    first = np.argmax(rows[:, worst] >= 0, axis=0)
+    ids = rows[first, worst]
     columns = {"run": first, "id": ids, "runs": known[worst], "visits": visits[worst], "score": scores[worst]}
-    if any(run.keys is None for run in runs):
+    keys = [run.keys for run in runs if run.keys is not None]
+    if len(keys) < len(runs):
         return columns
-    named = np.empty(worst.size, dtype="U16")
-    for number, run in enumerate(runs):
-        of_it = first == number
-        named[of_it] = key_column(run, ids[of_it])["key"]
-    return columns | {"key": named}
-
-
-def _ranks(run: RunState) -> tuple[Floats, Array]:
-    """Return the rank of each sample that a run trained on, from 0 to 1, and its visits."""
-    run.check_size()
-    seen, ranks = searched_visits(run), np.zeros(run.samples)
-    which = seen > 0
-    if which.any():
-        ranks[which] = (average_ranks(run.mean_excess[which]) - 0.5) / np.count_nonzero(which)
-    return ranks, seen
+    named = [key_text(int(keys[run][sample])) for run, sample in zip(first, ids, strict=True)]
+    return columns | {"key": np.array(named, dtype="U16")}

@@ -7,7 +7,7 @@ import numpy as np
 from prunedata.checks import count_top
 from prunedata.errors import DamagedStore, PrunedataError
 from prunedata.findings.advice import Advice, advise, losses_of
-from prunedata.findings.searched import num_held_out, num_lost, num_searched, num_without, searched, searched_visits
+from prunedata.findings.searched import num_searched, num_unsearched, searched, searched_visits
 from prunedata.options import OPTIONS
 from prunedata.plan.doubts import known_labels, late_from, observed
 from prunedata.plan.onset import find_onset
@@ -16,9 +16,9 @@ from prunedata.plan.schedule import Schedule
 from prunedata.policies.rules import MEAN_EXCESS
 from prunedata.store.run_store import StoreLike, read_run
 from prunedata.store.state import COUNTING, LABEL, RunState
-from prunedata.types import Array, Ids
+from prunedata.types import Ids
 
-__all__ = ["advise_now", "histogram", "inspect", "most_pruned", "outcome", "times_pruned"]
+__all__ = ["advise_now", "inspect", "most_pruned", "outcome", "times_pruned"]
 
 
 def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
@@ -53,14 +53,16 @@ def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
     """
     found = read_run(location)
     state, run, history = found.state, found.state.run, found.state.history
-    _check_advice(state, location)
+    try:
+        if state.advice is not None:
+            Advice.from_dict(state.advice)
+    except PrunedataError as error:
+        raise DamagedStore(f"Expected a run with advice at {location}. {error}") from error
     return {
         **run,
         **{option.name: run.get(option.name, option.default) for option in OPTIONS},
         "advice": state.advice,
-        "without": num_without(state),
-        "held_out": num_held_out(state),
-        "lost": num_lost(state),
+        **num_unsearched(state),
         "would_save_percent": 100 * would_save(history, state.samples) if run.get("leave_out") == "nothing" else None,
         "saved": savings(history, state.samples, run.get("batch_size")),
         "schedule": state.schedule,
@@ -69,8 +71,7 @@ def inspect(location: StoreLike, *, top: int | float = 10) -> dict[str, Any]:
         "generation": found.generation,
         "arrays": [{"name": n, "dtype": str(a.dtype), "shape": list(a.shape)} for n, a in sorted(state.arrays.items())],
         "history": history,
-        # A store that has no arrays yet may name any number of samples.
-        "counts_histogram": histogram(_of_searched(state, "counts")) if state.arrays else {0: num_searched(state)},
+        "counts_histogram": _histogram(state),
         "most_pruned": most_pruned(state, top),
     }
 
@@ -95,25 +96,14 @@ def times_pruned(state: RunState) -> Ids:
     absent = state.arrays.get("absent", np.uint32(0))
     left = np.uint32(len(state.history)) - absent - state.visits.astype(np.uint32)  # modulo 2**32, as absent is
     times = np.maximum(left.view(np.int32), 0).astype(np.int64)
-    return times if num_searched(state) == state.samples else np.where(searched(state), times, 0)
+    return np.where(searched(state), times, 0)
 
 
-def _check_advice(state: RunState, location: StoreLike) -> None:
-    try:
-        if state.advice is not None:
-            Advice.from_dict(state.advice)
-    except PrunedataError as error:
-        raise DamagedStore(f"Expected a run with advice at {location}. {error}") from error
-
-
-def _of_searched(state: RunState, name: str) -> Array:
-    counted = state.counts_of(name)
-    return counted if num_searched(state) == state.samples else counted[searched(state)]
-
-
-def histogram(counts: Array) -> dict[int, int]:
-    """Return how many samples have each count."""
-    values, numbers = np.unique(counts, return_counts=True)
+def _histogram(state: RunState) -> dict[int, int]:
+    """Return how many of the samples that the run may train on have each count."""
+    if not state.arrays:  # such a store may name any number of samples
+        return {0: num_searched(state)}
+    values, numbers = np.unique(state.counts_of("counts")[searched(state)], return_counts=True)
     return dict(zip(values.tolist(), numbers.tolist(), strict=True))
 
 

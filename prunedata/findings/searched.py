@@ -57,37 +57,27 @@ def searched_visits(run: RunState) -> Counts:
 
 def told_unsearched(run: RunState) -> str | None:
     """Return in words how many samples are not searched, and why; None if all are."""
-    parts = {
-        "held out": num_held_out(run),
-        "left out for good": num_without(run),
-        "no longer in the data": num_lost(run),
-    }
-    told = [f"{number:,} {why}" for why, number in parts.items() if number]
+    why = {"held_out": "held out", "without": "left out for good", "lost": "no longer in the data"}
+    numbers = num_unsearched(run)
+    told = [f"{numbers[name]:,} {words}" for name, words in why.items() if numbers[name]]
     return f"{' and '.join(told)}, not searched" if told else None
 
 
 def num_searched(run: RunState) -> int:
-    """How many samples the run may train on."""
-    return run.samples - num_without(run) - num_held_out(run)
+    """Return how many samples the run may train on."""
+    numbers = num_unsearched(run)
+    return run.samples - numbers["without"] - numbers["held_out"]
 
 
-def num_without(run: RunState) -> int:
-    """How many samples were left out for good."""
-    return 0 if run.without is None else int(np.count_nonzero(run.without))
+def num_unsearched(run: RunState) -> dict[str, int]:
+    """Return how many samples are not searched: left out for good (``without``), ``held_out``, and ``lost``.
 
-
-def num_lost(run: RunState) -> int:
-    """How many rows are kept that are no longer in the data."""
-    return run.lost.get("keys", np.empty(0)).size
-
-
-def num_held_out(run: RunState) -> int:
-    """How many samples the run delivers and never trains on."""
-    share = run.run.get("holdout")
-    if share is None:
-        return 0
-    if not {"without", "held_out"} & run.arrays.keys():
-        return count_holdout(
-            run.samples, share
-        )  # without an array of that size: a store may claim any number of samples
-    return int(np.count_nonzero(held_out(run)))
+    The last are rows that are kept and no longer in the data: they are not among the run's samples.
+    """
+    share, held = run.run.get("holdout"), 0
+    if share is not None and {"without", "held_out"} & run.arrays.keys():
+        held = int(np.count_nonzero(held_out(run)))
+    elif share is not None:
+        held = count_holdout(run.samples, share)  # without an array: a store may claim any number of samples
+    without = 0 if run.without is None else int(np.count_nonzero(run.without))
+    return {"without": without, "held_out": held, "lost": run.lost.get("keys", np.empty(0)).size}

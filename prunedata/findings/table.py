@@ -2,8 +2,8 @@
 
 import csv
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -96,12 +96,8 @@ def issue_table(run: RunState) -> Arrays:
 
 def rows_of(table: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return a dict of plain values for each sample; None for NaN."""
-    columns = [[None if _is_nan(value) else value for value in array.tolist()] for array in table.values()]
+    columns = [[None if isinstance(v, float) and isnan(v) else v for v in array.tolist()] for array in table.values()]
     return [dict(zip(table, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def _is_nan(value: object) -> bool:
-    return isinstance(value, float) and math.isnan(value)
 
 
 def _write(path: Path, lines: list[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
@@ -22,20 +21,11 @@ STYLE: dict[Any, Any] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Curve:
-    """A picture of a curve: ``source`` is a ``data:`` address of an SVG, ``told`` describes it in words."""
-
-    title: str
-    told: str
-    source: str
-
-
-def curve(run: RunFacts, runs: Sequence[RunFacts]) -> Curve | None:
+def curve(run: RunFacts, runs: Sequence[RunFacts]) -> dict[str, str] | None:
     """Draw the validation figure of a run, or its mean loss; None if it has neither.
 
     All `runs` of the page are drawn on one scale. Epochs that left samples out are shaded, and the memorization onset
-    is marked.
+    is marked. Returns ``source``, the ``data:`` address of an SVG, its ``title``, and ``told``, its description.
     """
     figures = find_onset(run.history)
     name = "validation" if figures.number else "mean_loss"
@@ -53,7 +43,7 @@ def curve(run: RunFacts, runs: Sequence[RunFacts]) -> Curve | None:
     ends, epochs = (float(np.nanmin(every)), float(np.nanmax(every))), max(other.done for other in runs)
     best = None if figures.onset is None else figures.best
     title = "Validation figure of each epoch" if figures.number else "Mean loss of each epoch"
-    return Curve(title, told, _drawn(values, run.pruned, best, ends, epochs))
+    return {"title": title, "told": told, "source": _drawn(values, run.pruned, best, ends, epochs)}
 
 
 def _drawn(values: Floats, pruned: Mask, best: int | None, ends: tuple[float, float], epochs: int) -> str:

@@ -14,15 +14,7 @@ from prunedata.checks import percent
 from prunedata.errors import PrunedataError
 from prunedata.findings.advice import Advice
 from prunedata.findings.inspection import advise_now, outcome
-from prunedata.findings.searched import (
-    Stateful,
-    num_held_out,
-    num_lost,
-    num_searched,
-    num_without,
-    searched_visits,
-    state_of,
-)
+from prunedata.findings.searched import Stateful, num_searched, num_unsearched, searched_visits, state_of
 from prunedata.findings.table import rows_of, table_of
 from prunedata.plan.onset import LARGEST
 from prunedata.plan.savings import savings, would_save
@@ -53,8 +45,7 @@ class RunFacts:
         self.done = len(self.history)
         self.finished = self.done >= self.total
         self.watches_only = state.run.get("leave_out") == "nothing"
-        self.trainable, self.held_out, self.without = num_searched(state), num_held_out(state), num_without(state)
-        self.lost = num_lost(state)
+        self.trainable, self.unsearched = num_searched(state), num_unsearched(state)
         self.saved: dict[str, Any] = savings(self.history, self.samples, state.run.get("batch_size"))
         self.would_save = would_save(self.history, self.samples)
 
@@ -113,7 +104,10 @@ class RunFacts:
             "outcome": advice if isinstance(advice, str) else outcome(self.state, advice),
             "action": action,
             "how": how,
-            **{name: getattr(self, name) for name in ("samples", "held_out", "without", "saved")},
+            "samples": self.samples,
+            "held_out": self.unsearched["held_out"],
+            "without": self.unsearched["without"],
+            "saved": self.saved,
             "epochs": self.total,
             "done": self.done,
             "advice": None if isinstance(advice, str) else advice.to_dict(),

@@ -59,6 +59,14 @@ class Previews:
                 f"Expected the data set that the run was trained on, of {samples:,} samples. Got {len(dataset):,}."
             )
         self._dataset, self._large = dataset, large
+        features = getattr(dataset, "features", None)
+        features = features if isinstance(features, Mapping) else {}
+        label = next((name for name in LABELS if name in features), None)
+        names: Any = getattr(features.get(label), "names", None)
+        names = getattr(dataset, "classes", ()) if names is None else names
+        listed = isinstance(names, Sequence) and not isinstance(names, str)
+        self.classes: tuple[str, ...] = tuple(map(str, names)) if listed else ()
+        """The names of the classes that are numbers from 0; () if the data set lists none."""
 
     def of(self, sample: int) -> Preview:
         """Return the preview of the sample with this id; its text is the error if the sample cannot be read."""
@@ -69,8 +77,8 @@ class Previews:
         if isinstance(item, Mapping):
             return self._of_mapping(item)
         if isinstance(item, (tuple, list)) and item:
-            return self._of_values(item[:1], item[1] if len(item) > 1 else None, None, None)
-        return self._of_values([item], None, None, None)
+            return self._of_values(item[:1], item[1] if len(item) > 1 else None)
+        return self._of_values([item], None)
 
     def values(self) -> tuple[npt.NDArray[Any] | None, tuple[str, ...]]:
         """Return all labels that the data set lists, or None, and the names of their classes, () for none."""
@@ -78,54 +86,38 @@ class Previews:
         listed = [getattr(self._dataset, name) for name in ("targets", "labels") if hasattr(self._dataset, name)]
         found = listed[0] if listed else None if column is None else self._dataset[column]
         labels = None if found is None or callable(found) else _as_array(found)
-        names = tuple(map(str, self._names(column)))
         if labels is None or labels.shape != (len(self._dataset),) or labels.dtype.kind not in "iuU":
-            return None, names
-        if labels.dtype.kind == "U" or labels.min(initial=0) < 0 or labels.max(initial=0) >= len(names):
+            return None, self.classes
+        if labels.dtype.kind == "U" or labels.min(initial=0) < 0 or labels.max(initial=0) >= len(self.classes):
             return labels, ()
-        return labels, names
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The names of the classes that are numbers from 0, as the data set lists them; () if it does not."""
-        features = getattr(self._dataset, "features", None)
-        column = next((name for name in LABELS if name in features), None) if isinstance(features, Mapping) else None
-        return tuple(map(str, self._names(column)))
+        return labels, self.classes
 
     def _of_mapping(self, item: Mapping[Any, Any]) -> Preview:
         label_name = next((name for name in LABELS if name in item), None)
         key = next((item[name] for name in KEYS if isinstance(item.get(name), (str, int))), None)
         shown = {str(name): value for name, value in item.items() if name != label_name and name not in KEYS}
         label = None if label_name is None else item[label_name]
-        return self._of_values(list(shown.values()), label, label_name, key, tuple(shown))
+        return self._of_values(list(shown.values()), label, key, tuple(shown))
 
-    def _of_values(
-        self, values: Sequence[Any], label: Any, column: str | None, key: Any, names: Sequence[str] = ()
-    ) -> Preview:
+    def _of_values(self, values: Sequence[Any], label: Any, key: Any = None, names: Sequence[str] = ()) -> Preview:
         image = next((found for found in (picture(value, self._large) for value in values) if found is not None), None)
         text = next((value for value in values if isinstance(value, str)), None)
         alone = (image is not None or text is not None) and len(values) == 1
         row = () if alone else _row(values, names or self._columns())
         if image is None and text is None and not row and values:
             text = _described(values[0])
-        return Preview(image, text, self._label(label, column), None if key is None else str(key), _value(label), row)
+        return Preview(image, text, self._label(label), None if key is None else str(key), _value(label), row)
 
     def _columns(self) -> list[str]:
         """The names of a row's values that the data set lists, its label left out."""
         listed = next((getattr(self._dataset, name) for name in COLUMNS if hasattr(self._dataset, name)), ())
         return [str(name) for name in listed if str(name) not in LABELS]
 
-    def _label(self, label: Any, column: str | None) -> str | None:
-        value, names = _value(label), self._names(column)
-        named = value is not None and value.isdigit() and not isinstance(label, str) and int(value) < len(names)
-        return str(names[int(value or 0)]) if named else value
-
-    def _names(self, column: str | None) -> Sequence[Any]:
-        """The class names that the data set has; none is ()."""
-        features = getattr(self._dataset, "features", None)
-        found = getattr(features.get(column), "names", None) if column and isinstance(features, Mapping) else None
-        names = getattr(self._dataset, "classes", None) if found is None else found
-        return names if isinstance(names, Sequence) and not isinstance(names, str) else ()
+    def _label(self, label: Any) -> str | None:
+        value = _value(label)
+        if isinstance(label, str) or value is None or not value.isdigit() or int(value) >= len(self.classes):
+            return value
+        return self.classes[int(value)]
 
 
 def _value(label: Any) -> str | None:

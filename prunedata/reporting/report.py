@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from prunedata.checks import count_top, integer, percent
 from prunedata.errors import PrunedataError
-from prunedata.findings.compare import compare as compared
+from prunedata.findings.compare import compare_runs
 from prunedata.findings.searched import Stateful, searched
 from prunedata.findings.suspects import ClassShare, concentration, most_suspect, scores_of
 from prunedata.reporting.curves import curve
@@ -191,7 +191,7 @@ def _overlap(first: RunFacts, second: RunFacts | None = None) -> str | None:
     if second is None:
         return None
     try:
-        found = compared((first.state.mean_excess, first.visits), (second.state.mean_excess, second.visits))
+        found = compare_runs(first.state, second.state)
     except PrunedataError as error:
         return f"Whether they suspect the same samples is not known. {error}"
     return (

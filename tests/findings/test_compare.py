@@ -147,7 +147,7 @@ def test_each_row_is_there_once_and_is_found_in_each_run(splits):
     runs = [watched(sorted(split), epochs=0) for split in splits]
     for run, split in zip(runs, splits, strict=True):
         run.arrays["keys"] = hash_keys([f"row {row}" for row in sorted(split)])
-    places = shared_rows(runs).places
+    places = shared_rows(runs)
     assert places.shape == (len(splits), len(set().union(*splits)))
     for at in range(places.shape[1]):
         found = {sorted(split)[place] for split, place in zip(splits, places[:, at], strict=True) if place >= 0}
