@@ -44,7 +44,7 @@ def _watch(args: argparse.Namespace) -> None:
     settings = Settings(Path(args.output), args.top, args.leave_out, args.live)
     sys.stdout.flush()
     # Python itself runs the program, in the place of this process: nothing of ours is left to differ from it.
-    os.execve(command[0], [*command, *args.arguments], settings.to_environment(os.environ))
+    os.execve(command[0], [*command, *args.arguments], settings.to_environment())
 
 
 def _command(program: str, *, module: bool) -> list[str]:

@@ -20,26 +20,17 @@ def original_rows(dataset: Any) -> Ids | None:
     None if nothing was selected: by PyTorch's ``Subset``, or by ``select``, ``shuffle``, ``filter`` and
     ``train_test_split`` of Hugging Face's.
     """
-    rows: Ids | None = None
-    while True:
-        indices, inner = getattr(dataset, "indices", None), getattr(dataset, "dataset", None)
-        if indices is not None and hasattr(inner, "__getitem__"):
-            dataset = inner
-        elif getattr(dataset, "_indices", None) is not None and hasattr(dataset, "column_names"):
-            indices, dataset = dataset._indices.column(0).to_numpy(), _Table(dataset)
-        else:
-            indices, dataset = _rows_made_from(dataset), None
-            if indices is None:
-                return rows
-        here = np.asarray(indices, dtype=np.int64)
-        rows = here if rows is None else here[rows]
-
-
-class _Table:
-    """A data set of Hugging Face's without what was selected from it."""
-
-    def __init__(self, dataset: Any) -> None:
-        self._data = dataset._data
+    indices, inner = getattr(dataset, "indices", None), getattr(dataset, "dataset", None)
+    if indices is not None and hasattr(inner, "__getitem__"):
+        before = original_rows(inner)
+    else:
+        before, indices = _rows_made_from(dataset), None
+        if getattr(dataset, "_indices", None) is not None and hasattr(dataset, "column_names"):
+            indices = dataset._indices.column(0).to_numpy()
+    if indices is None:
+        return before
+    selected = np.asarray(indices, dtype=np.int64)
+    return selected if before is None else before[selected]
 
 
 def _parts(table: Any) -> Iterator[tuple[int, Any]]:
@@ -71,7 +62,7 @@ def _rows_made_from(dataset: Any) -> Ids | None:
         at += len(part)
     if len(sources) != 1 or (sources == {id(own)} and len(firsts) == len(found)):
         return None
-    return np.concatenate(found)
+    return np.concatenate(found).astype(np.int64, copy=False)
 
 
 def _note(table: Any, rows: Ids) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,15 +24,15 @@ class Settings:
     live: bool = False
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
-        """Return the settings in the variables. Unknown words are ignored."""
-        words = environment.get(OPTIONS, "").split()
+    def from_environment(cls) -> Settings:
+        """Return the settings in this process's variables. Unknown words are ignored."""
+        words = os.environ.get(OPTIONS, "").split()
         tops = [word.removeprefix("top=") for word in words if word.startswith("top=")]
         top = int(tops[-1]) if tops and tops[-1].isdecimal() else cls.top
-        return cls(Path(environment.get(FOLDER) or "."), top, "leave-out" in words, "live" in words)
+        return cls(Path(os.environ.get(FOLDER) or "."), top, "leave-out" in words, "live" in words)
 
-    def to_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return an environment in which a program is watched with these settings."""
+    def to_environment(self) -> dict[str, str]:
+        """Return this process's variables, and those with which a program is watched with these settings."""
         words = [*["leave-out"] * self.leave_out, *["live"] * self.live, f"top={self.top}"]
-        path = os.pathsep.join(filter(None, [str(STARTUP), environment.get("PYTHONPATH")]))
-        return dict(environment) | {FOLDER: str(self.folder.absolute()), OPTIONS: " ".join(words), "PYTHONPATH": path}
+        path = os.pathsep.join(filter(None, [str(STARTUP), os.environ.get("PYTHONPATH")]))
+        return dict(os.environ) | {FOLDER: str(self.folder.absolute()), OPTIONS: " ".join(words), "PYTHONPATH": path}
