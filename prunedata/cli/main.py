@@ -23,7 +23,7 @@ from prunedata.cli.plan import add_plan
 from prunedata.cli.report import add_report
 from prunedata.cli.runs import add_runs
 from prunedata.cli.summary import summary
-from prunedata.cli.text import marks, meter
+from prunedata.cli.text import marks, working
 from prunedata.cli.top import add_top_command
 from prunedata.cli.watch import add_watch
 from prunedata.errors import PrunedataError
@@ -86,7 +86,7 @@ def _index(args: argparse.Namespace) -> None:
     output = Path(args.output)
     if output.is_dir() or not output.parent.is_dir():  # reading all shards may take hours
         raise PrunedataError(f"Expected --output to be a file in a folder that exists. Got {args.output}.")
-    with meter() as show:
+    with working() as show:
         index = ShardIndex.scan(shards, progress=lambda urls: _counted(urls, show))
     index.save(args.output)
     if args.json:
@@ -121,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _close_output()
         print("prunedata: stopped", file=sys.stderr)
         return 130  # the status of a program that Ctrl-C has ended
-    except (PrunedataError, OSError) as error:
+    except (PrunedataError, ImportError, OSError) as error:  # an ImportError names the package to install
         _close_output()
         print(f"prunedata: error: {printable(str(error))}", file=sys.stderr)
         return 2

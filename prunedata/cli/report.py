@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from prunedata.cli.arguments import check_label_column, named_object, read_labels
-from prunedata.cli.text import meter
-from prunedata.errors import PrunedataError
+from prunedata.cli.text import working
 
 
 def add_report(commands: argparse._SubParsersAction[Any]) -> None:
@@ -42,20 +41,17 @@ def _report(args: argparse.Namespace) -> None:
         labels = read_labels(args.labels, read_run(args.store).state.samples, args.label_column)
     dataset = None if args.dataset is None else named_object(args.dataset)
     output = Path(args.output or ("review.html" if args.review else "report.html"))
-    with meter() as show:
-        try:
-            found = report(
-                args.store,
-                output,
-                compare=args.compare,
-                dataset=dataset,
-                labels=labels,
-                top=args.top,
-                review=args.review,
-                progress=show,
-            )
-        except ImportError as error:
-            raise PrunedataError(str(error)) from error
+    with working() as show:
+        found = report(
+            args.store,
+            output,
+            compare=args.compare,
+            dataset=dataset,
+            labels=labels,
+            top=args.top,
+            review=args.review,
+            progress=show,
+        )
     size = len(found.html.encode("utf-8"))
     if args.json:
         print(json.dumps({"output": str(output), "bytes": size, "runs": found.runs}))

@@ -278,7 +278,4 @@ def _writer(to: str) -> Any:
         return WRITERS[to]
     if to != "parquet":
         raise PrunedataError(f"Expected --to {', '.join(WRITERS)}, cleanlab or parquet. Got {to}.")
-    try:
-        return importlib.import_module(f"{ADAPTERS}.parquet").write_table
-    except ImportError as error:  # it names the missing package
-        raise PrunedataError(str(error)) from error
+    return importlib.import_module(f"{ADAPTERS}.parquet").write_table

@@ -12,6 +12,7 @@ from prunedata.plan.schedule import Schedule
 
 BLOCKS, LETTERS = "░█", ".#"  # an epoch on all samples, an epoch on pruned data
 WIDTH, MOST_ROWS = 100, 40
+ANEW = "\r\x1b[K"  # to the begin of the line, and what follows stands in the place of all that is there
 
 
 def marks(encoding: str | None) -> str:
@@ -69,26 +70,19 @@ def listing(
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """Show a message while the block runs. Nothing is shown if standard error is no terminal."""
-    shown = sys.stderr.isatty()
-    if shown:
-        print(what, end="", file=sys.stderr, flush=True)
+def working(what: str = "") -> Iterator[Callable[[float, str], None]]:
+    """Show a message while the block runs, until it calls what this yields with the share done and the present step.
+
+    The share is from 0 to 1. Nothing is shown if standard error is no terminal.
+    """
+    two, shows = marks(sys.stderr.encoding), sys.stderr.isatty()
+
+    def show(text: str) -> None:
+        if shows:
+            print(text, end="", file=sys.stderr, flush=True)
+
+    show(what)
     try:
-        yield
+        yield lambda share, step: show(f"{ANEW}{bar(share, two, 30):{two[0]}<30} {step}")
     finally:
-        if shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)  # what is printed next stands in its place
-
-
-@contextmanager
-def meter() -> Iterator[Callable[[float, str], None]]:
-    """Yield a function that shows the share done, from 0 to 1, and the present step."""
-    with working(""):
-        two = marks(sys.stderr.encoding)
-
-        def show(share: float, what: str) -> None:
-            if sys.stderr.isatty():
-                print(f"\r\x1b[K{bar(share, two, 30):{two[0]}<30} {what}", end="", file=sys.stderr, flush=True)
-
-        yield show
+        show(ANEW)

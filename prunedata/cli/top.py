@@ -51,10 +51,7 @@ def _serve(args: argparse.Namespace) -> None:
         found = report(args.store, top=args.top)
         return found.html, found.runs[0]["done"] == found.runs[0]["epochs"]
 
-    try:
-        page()  # what cannot be shown is an error here, and no page
-    except ImportError as error:
-        raise PrunedataError(str(error)) from error
+    page()  # what cannot be shown is an error here, and no page
     with LivePage(page, args.every) as server:
         print(f"{server.address}\nWhoever has this address can open the page. Ctrl-C stops the server.", flush=True)
         webbrowser.open(server.address)

@@ -69,6 +69,20 @@ def most_suspect(scores: npt.NDArray[np.float64], visits: Array, top: int) -> Id
     return order[places[order] >= 0]
 
 
+def checked_labels(given: npt.ArrayLike, samples: int | None = None) -> Array:
+    """Return labels as an array of shape (samples,).
+
+    Raises :class:`PrunedataError` if they are not whole numbers or text, or not of this shape.
+    """
+    labels = np.asarray(given)
+    if labels.ndim != 1 or labels.size != (samples or labels.size) or labels.dtype.kind not in "iuU":
+        raise PrunedataError(
+            f"Expected labels of shape ({samples or 'samples'},), integers or text. Got shape {labels.shape}, "
+            f"{labels.dtype}."
+        )
+    return labels
+
+
 def concentration(
     labels: npt.ArrayLike, suspects: npt.ArrayLike, searched: npt.NDArray[np.bool_] | None = None
 ) -> list[ClassShare]:
@@ -88,11 +102,7 @@ def concentration(
     PrunedataError
         If labels are not whole numbers or text of shape (samples,), or an id is out of range.
     """
-    labels, ids = np.asarray(labels), np.asarray(suspects, dtype=np.int64)
-    if labels.ndim != 1 or labels.dtype.kind not in "iuU":
-        raise PrunedataError(
-            f"Expected labels of shape (samples,), integers or text. Got shape {labels.shape}, {labels.dtype}."
-        )
+    labels, ids = checked_labels(labels), np.asarray(suspects, dtype=np.int64)
     if ids.size and not (ids.min() >= 0 and ids.max() < labels.size):
         raise PrunedataError(f"Expected ids of {labels.size} samples. Got {ids.min()} to {ids.max()}.")
     classes, which = np.unique(labels, return_inverse=True)

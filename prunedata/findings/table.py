@@ -155,11 +155,10 @@ def _labels_and_guesses(run: RunState, labels: Array | None, names: Sequence[str
     guess = run.guess
     if guess is None:
         return found
-    if classes is None:
-        told = guess.astype(np.int64)
-        return found | {"guess": told if given is None else np.where(told == given, -1, told)}
-    told = np.append(classes, "")[np.where((guess >= 0) & (guess < classes.size), guess, classes.size)]
-    return found | {"guess": told if given is None else np.where(told == given, "", told)}
+    told, none = guess.astype(np.int64), "" if classes is not None else -1
+    if classes is not None:
+        told = np.append(classes, "")[np.where((guess >= 0) & (guess < classes.size), guess, classes.size)]
+    return found | {"guess": told if given is None else np.where(told == given, none, told)}
 
 
 def _readable(labels: Array | None) -> Array | None:

@@ -1,6 +1,7 @@
 """Verdicts on suspects: read them from a file, apply them to labels, leave the wrong samples out."""
 
 import csv
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -70,7 +71,9 @@ def read_verdicts(
         raise PrunedataError(f"Expected verdicts in {path}, as text. Got {shown(error)}.") from error
     if keys is not None:
         found = tuple(_of_rows(found, keys))
-    _check_once(found, path)
+    twice = next((sample for sample, number in Counter(one.sample for one in found).items() if number > 1), None)
+    if twice is not None:
+        raise PrunedataError(f"Expected one verdict for each sample in {path}. Got two for sample {twice}.")
     return found
 
 
@@ -112,14 +115,6 @@ def _verdict(row: dict[Any, Any], path: object, line: int, samples: int | None, 
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= LONGEST_ID
-
-
-def _check_once(found: tuple[Verdict, ...], path: object) -> None:
-    seen: set[int] = set()
-    for one in found:
-        if one.sample in seen:
-            raise PrunedataError(f"Expected one verdict for each sample in {path}. Got two for sample {one.sample}.")
-        seen.add(one.sample)
 
 
 def write_verdicts(verdicts: Iterable[Verdict], path: str | PathLike[str], line_end: str = "\r\n") -> None:
@@ -205,19 +200,11 @@ def apply_verdicts(
                     f"Expected one label for row {one.place}. Got {both}, for two samples that the script made of it: "
                     "remove one of the two verdicts."
                 )
-    left = tuple(one for one in given if one.verdict == "wrong" and not one.label)
-    return _changed(labels, named), left
-
-
-def _changed(labels: npt.NDArray[Any], named: dict[int, Any]) -> npt.NDArray[Any]:
-    if labels.dtype.kind == "U" and named:
-        width = max(labels.dtype.itemsize // 4, *map(len, named.values()))
-        changed = labels.astype(f"<U{width}")
-    else:
-        changed = labels.copy()
-    for sample, label in named.items():
-        changed[sample] = label
-    return changed
+    longest = max(map(len, named.values()), default=0) if text else 0
+    corrected = labels.astype(np.promote_types(labels.dtype, f"<U{longest}") if text else labels.dtype)
+    for place, label in named.items():
+        corrected[place] = label
+    return corrected, tuple(one for one in given if one.verdict == "wrong" and not one.label)
 
 
 def valid_text(text: str) -> str:

@@ -65,11 +65,13 @@ class KeptPreviews:
     """Previews that were kept with a run; they stand in the place of the data set's own :class:`Previews`.
 
     Only a store in a local folder has some. Raises :class:`DamagedStore` if their file holds something else.
-    ``classes`` has the names of the classes that are numbers from 0; () if they have none.
+    ``classes`` has the names of the classes that are numbers from 0; () if they have none. ``rows`` has the row of each
+    sample, by its id, in the data set from which the user selected; {} if these are the ids.
     """
 
     def __init__(self, place: Any) -> None:
-        self._kept: dict[int, tuple[int, Preview]] = {}
+        self._seen: dict[int, Preview] = {}
+        self.rows: dict[int, int] = {}
         self.classes: tuple[str, ...] = ()
         path = Path(place) / NAME if isinstance(place, str | os.PathLike) else None
         if path is None or not path.is_file():
@@ -78,9 +80,11 @@ class KeptPreviews:
             if path.stat().st_size > 2 * MOST_BYTES:
                 raise ValueError("a larger file")
             read = json.loads(path.read_text(encoding="utf-8"))
-            found = read["samples"]
+            found = read["samples"][:MOST]
             self.classes = tuple(_text(name, LONGEST_NAME) for name in read.get("classes", ()))
-            self._kept = {_number(one["id"]): (_number(one["row"]), _preview(one)) for one in found[:MOST]}
+            self._seen = {_number(one["id"]): _preview(one) for one in found}
+            rows = {one["id"]: _number(one["row"]) for one in found}
+            self.rows = rows if any(row != sample for sample, row in rows.items()) else {}
         except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise DamagedStore(
                 f"Expected previews of samples in {path}, as prunedata watch keeps them. Got others ({error}): delete "
@@ -88,26 +92,15 @@ class KeptPreviews:
             ) from error
 
     def __bool__(self) -> bool:
-        return bool(self._kept)
+        return bool(self._seen)
 
     def __contains__(self, sample: int) -> bool:
-        return sample in self._kept
+        return sample in self._seen
 
     def of(self, sample: int) -> Preview:
         """Return the preview of the sample with this id; an empty one if none was kept."""
-        if sample not in self._kept:
-            return Preview(text="no preview was kept")
-        row, seen = self._kept[sample]
+        seen, row = self._seen.get(sample, Preview(text="no preview was kept")), self.rows.get(sample, sample)
         return seen if seen.key is not None or row == sample else replace(seen, key=f"row {row}")
-
-    @property
-    def are_selected(self) -> bool:
-        """Whether the user selected the samples from a data set in which they have other rows."""
-        return any(row != sample for sample, (row, _) in self._kept.items())
-
-    def row(self, sample: int) -> int:
-        """Return the row of a sample in the data set from which the user selected."""
-        return self._kept[sample][0] if sample in self._kept else sample
 
     def labeled(self, run: RunState, top: int | float) -> Arrays:
         """Return the table of a run's suspects with the labels that were kept, and guesses by the names of classes.
@@ -115,9 +108,9 @@ class KeptPreviews:
         And ``row``, the rows from which the user selected them, if these are not their ids; -1 if it was not kept.
         """
         table = table_of(run, top, names=self.classes)
-        if self.are_selected:
-            table["row"] = np.array([self._kept.get(sample, (-1,))[0] for sample in table["id"].tolist()])
-        if "label" in table or not self._kept:
+        if self.rows:
+            table["row"] = np.array([self.rows.get(sample, -1) for sample in table["id"].tolist()])
+        if "label" in table or not self._seen:
             return table
         seen = [self.of(sample) for sample in table["id"].tolist()]
         guesses = table.get("guess")

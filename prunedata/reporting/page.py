@@ -116,14 +116,14 @@ def suspects_to_judge(
     values = next((one for one in (labels, listed, run.state.labels) if one is not None), None)
     names = names if labels is None or labels.dtype.kind != "U" else ()
     rows, items, keys = run.suspects(top, values), [], run.state.keys
-    kept = shown if isinstance(shown, KeptPreviews) and shown.are_selected else ()
+    places = shown.rows if isinstance(shown, KeptPreviews) else {}
     for at, row in enumerate(rows):
         progress(at / len(rows), "suspects")
         sample, guess = row["id"], row.get("guess", "")
         item = _item(sample, shown.of(sample), None if values is None else values[sample], names)
         guess = None if guess in (-1, "") or item["was"] in (None, str(guess)) else str(guess)
         key = {} if keys is None else {"key": key_text(int(keys[sample]))}
-        place = {"place": str(kept.row(sample))} if kept and sample in kept else {}
+        place = {"place": str(places[sample])} if sample in places else {}
         items.append(item | {"guess": guess} | place | key)
     return {"key": _key(run, values, items), "classes": _classes(values, names, items), "items": items}
 

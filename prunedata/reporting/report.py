@@ -16,7 +16,7 @@ from prunedata.checks import count_top, integer, percent
 from prunedata.errors import PrunedataError
 from prunedata.findings.compare import compare_runs
 from prunedata.findings.searched import Stateful, searched
-from prunedata.findings.suspects import ClassShare, concentration, most_suspect, scores_of
+from prunedata.findings.suspects import ClassShare, checked_labels, concentration, most_suspect, scores_of
 from prunedata.reporting.curves import curve
 from prunedata.reporting.facts import RunFacts, facts_of
 from prunedata.reporting.kept import KeptPreviews
@@ -131,7 +131,7 @@ def report(
             f"{runs[1].samples:,} samples."
         )
     shown = (kept or None) if dataset is None else Previews(dataset, runs[0].samples, large=review)
-    given = _checked(labels, runs[0].samples)
+    given = None if labels is None else checked_labels(labels, runs[0].samples)
     if review and shown is not None:
         judged = suspects_to_judge(runs[0], number, shown, given, told)
         found = Report(render([runs[0].name], review=judged), (runs[0].plain(),), scripted=True)
@@ -139,17 +139,6 @@ def report(
         found = _page(runs, number, shown, given, told)
     if output is not None:
         found.save(output)
-    return found
-
-
-def _checked(labels: npt.ArrayLike | None, samples: int) -> Array | None:
-    if labels is None:
-        return None
-    found = np.asarray(labels)
-    if found.shape != (samples,) or found.dtype.kind not in "iuU":
-        raise PrunedataError(
-            f"Expected labels of shape ({samples},), integers or text. Got shape {found.shape}, {found.dtype}."
-        )
     return found
 
 

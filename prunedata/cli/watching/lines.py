@@ -47,7 +47,8 @@ def suspects_in(run: RunState, kept: KeptPreviews, top: int) -> list[str]:
         looks = "" if one.get("guess") == -1 else str(one.get("guess"))
         shown = _seen(kept.of(one["id"])) if one["id"] in kept else ""
         cells = [one.get("label", ""), *[looks] * guesses]
-        rows.append([f"{kept.row(one['id'])}", f"{one['score']:.2f}", *[_short(str(cell)) for cell in cells], shown])
+        row = str(kept.rows.get(one["id"], one["id"]))
+        rows.append([row, f"{one['score']:.2f}", *[_short(str(cell)) for cell in cells], shown])
     return table(rows, left=range(2, len(rows[0])))
 
 

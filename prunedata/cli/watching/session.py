@@ -15,9 +15,9 @@ from types import TracebackType
 from typing import Any
 
 from prunedata.checks import printable
+from prunedata.cli.watch import Settings
 from prunedata.cli.watching.lines import lines_of
 from prunedata.cli.watching.rows import original_rows
-from prunedata.cli.watching.settings import Settings
 from prunedata.cli.watching.tracebacks import leave_out_own_frames
 from prunedata.reporting.kept import MOST, keep_previews
 from prunedata.run.adapter import Adapter

@@ -22,9 +22,8 @@ if __name__ == "sitecustomize":
     _own = sys.modules[__name__]
     _leave()
     if os.environ.get("PRUNEDATA_WATCH"):
-        os.environ["PRUNEDATA_WATCH"] = os.path.abspath(
-            os.environ["PRUNEDATA_WATCH"]
-        )  # the program may leave the folder
+        # The program may leave the folder.
+        os.environ["PRUNEDATA_WATCH"] = os.path.abspath(os.environ["PRUNEDATA_WATCH"])
         try:
             from prunedata.cli.watching.hooks import install
         except ImportError:
