@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from prunedata.cli.main import parser
+from prunedata.cli.parser import parser
 
 PAGE = Path(__file__).resolve().parents[1] / "tools" / "command-line.md"
 MARK, END = "<!-- help: python docs/made/commands.py --write -->\n", "<!-- end of help -->\n"

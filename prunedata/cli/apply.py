@@ -1,41 +1,25 @@
 """The command ``prunedata apply``: correct labels by verdicts."""
 
-from __future__ import annotations
-
 import argparse
 import codecs
 import csv
 import re
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from prunedata.cli.arguments import labeled_rows, read_labels
 from prunedata.errors import PrunedataError
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from prunedata.types import Keys
+from prunedata.findings.verdicts import apply_verdicts, read_verdicts, write_verdicts
+from prunedata.store.run_store import read_run
+from prunedata.types import Keys
 
 
-def add_apply(commands: argparse._SubParsersAction[Any]) -> None:
-    """Add the command to the program."""
-    fix = commands.add_parser("apply", help="correct labels by the verdicts from report --review")
-    fix.set_defaults(run=_apply)
-    add = fix.add_argument
-    add("verdicts", help="the file that the page of report --review saved, such as verdicts.csv")
-    add("--labels", required=True, metavar="FILE", help="the labels that were judged, in a format of suspects --labels")
-    add("--label-column", metavar="NAME", help="column of the table (label)")
-    add("--store", metavar="STORE", help="store of a run with keys on these samples, to match verdicts by key")
-    told = "where to write: .npy; or .csv or .txt, one label a line or as --labels has them"
-    add("-o", "--output", required=True, metavar="FILE", help=told)
-    add("--rest", metavar="FILE", help="where to write the wrong samples without a new label, for Pruner(without=FILE)")
-
-
-def _apply(args: argparse.Namespace) -> None:
-    from prunedata.findings.verdicts import apply_verdicts, read_verdicts, write_verdicts
-
+def correct(args: argparse.Namespace) -> None:
+    """Write the corrected labels, and the verdicts that name no other label."""
     if Path(args.output).suffix not in (".npy", ".csv", ".txt"):
         raise PrunedataError(f"Expected --output to end with .npy, .csv or .txt. Got {args.output}.")
     _refuse_overwriting(args)
@@ -63,8 +47,6 @@ def _apply(args: argparse.Namespace) -> None:
 
 def _keys_of(store: str, samples: int) -> Keys:
     """Return the keys of the run that has these samples."""
-    from prunedata.store.run_store import read_run
-
     keys = read_run(store).state.keys
     if keys is None or keys.size != samples:
         got = "one without keys" if keys is None else f"one of {keys.size:,} samples"
@@ -92,8 +74,6 @@ def _is_one_file(one: str, other: str) -> bool:
 
 
 def _write(labels: npt.NDArray[Any], output: str) -> None:
-    import numpy as np
-
     if Path(output).suffix == ".npy":
         np.save(output, labels)
         return

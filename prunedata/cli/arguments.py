@@ -1,6 +1,4 @@
-"""Arguments of commands: those that several share, labels from a file, and objects named on the command line."""
-
-from __future__ import annotations
+"""What arguments of commands name: objects of a script or a module, and labels in a file."""
 
 import argparse
 import csv
@@ -8,7 +6,6 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Iterator
-from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -17,32 +14,8 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from prunedata.checks import count_top, lines_of, shown
+from prunedata.checks import lines_of, shown
 from prunedata.errors import PrunedataError
-
-
-def number(text: str) -> int | float:
-    """Return a written number as an int if it is one; a percentage, as 20%, as a fraction."""
-    try:
-        return float(Fraction(text[:-1]) / 100) if text.endswith("%") else int(text)
-    except (ValueError, ZeroDivisionError):
-        return float(text)
-
-
-def add_top(parser: argparse.ArgumentParser, default: int | float, what: str) -> None:
-    """Add ``--top`` to a command."""
-    told = f"{what}: a number, or a fraction such as 0.1 or 10%% ({default:g})"
-    parser.add_argument("--top", type=_top, default=default, metavar="N", help=told)
-
-
-def _top(text: str) -> int | float:
-    told = f"Expected a number, or a fraction such as 0.1 or 10%. Got {text!r}."
-    try:
-        top = number(text)
-        count_top(top, 1)
-        return top
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error) if isinstance(error, PrunedataError) else told) from None
 
 
 def named_object(named: str) -> Any:

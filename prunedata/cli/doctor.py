@@ -1,7 +1,5 @@
 """The command ``prunedata doctor``: check the installation, a store, or a loader."""
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import json
@@ -15,7 +13,12 @@ from prunedata import __version__
 from prunedata.cli.arguments import named_object
 from prunedata.cli.text import table, working
 from prunedata.errors import DamagedStore, PrunedataError
+from prunedata.findings.searched import num_searched, searched_visits, told_unsearched
+from prunedata.plan.savings import savings
+from prunedata.plan.schedule import Schedule
 from prunedata.run.frameworks import ADAPTERS, adapter_of, samples_in
+from prunedata.run.pruner import Pruner
+from prunedata.store.run_store import read_run
 
 LOADER = re.compile(r".+\.py:\w+")
 EPOCHS, PRUNE, SOME = 12, 0.25, 1000
@@ -32,20 +35,8 @@ class Fact(NamedTuple):
     told: str
 
 
-def add_doctor(commands: argparse._SubParsersAction[Any]) -> None:
-    """Add the command to the program."""
-    look = commands.add_parser(
-        "doctor",
-        help="check the installation, a run's store, or a loader",
-        epilog="Exit status: 0 if nothing is wrong, 1 if something is, 2 if it could not be checked.",
-    )
-    look.set_defaults(run=_doctor)
-    told = "script.py:name of a loader, or a run's store; by default the installation"
-    look.add_argument("what", nargs="?", help=told)
-    look.add_argument("--json", action="store_true", help="print one JSON object")
-
-
-def _doctor(args: argparse.Namespace) -> int:
+def check(args: argparse.Namespace) -> int:
+    """Print what was found; return 1 if anything is wrong, otherwise 0."""
     if args.what is None:
         facts = list(_versions())
     elif LOADER.fullmatch(args.what):
@@ -98,10 +89,6 @@ def _version(name: str) -> str | None:
 
 
 def _store(place: str) -> Iterator[Fact]:
-    from prunedata.findings.searched import num_searched, searched_visits, told_unsearched
-    from prunedata.plan.savings import savings
-    from prunedata.store.run_store import read_run
-
     try:
         with working(f"reading {place}"):
             found = read_run(place)  # it compares every array with its digest
@@ -169,9 +156,6 @@ def _length(given: Any) -> int | None:
 
 def _tried(adapter: Any, given: Any, samples: int | None) -> Iterator[Fact]:
     """Prune a loader by a run of its own, and fetch its first batch."""
-    from prunedata.plan.schedule import Schedule
-    from prunedata.run.pruner import Pruner
-
     try:
         pruner = Pruner(samples or SOME, Schedule.steady(EPOCHS), prune=PRUNE)
         pruned = adapter.wrap(given, pruner)

@@ -1,7 +1,5 @@
 """Serve a run's report to a browser, only on this machine, and reload it while the run continues."""
 
-from __future__ import annotations
-
 import hmac
 import secrets
 import threading

@@ -1,7 +1,5 @@
 """The command ``prunedata plan``: show which epochs a schedule prunes, and the time it saves."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
@@ -9,7 +7,6 @@ import warnings
 from typing import Any
 
 from prunedata.checks import duration
-from prunedata.cli.arguments import number
 from prunedata.cli.text import marks, strip, table
 from prunedata.errors import PrunedataError
 from prunedata.plan.cost import CostModel, Prediction, count_pruned
@@ -20,41 +17,6 @@ from prunedata.run.options import warn_of_small_prune
 SHAPE = ("start", "block", "pruned_per_block", "prune")  # options that describe a schedule beside its window
 NOT_STEADY = ("window", "milestones", "block", "pruned_per_block", "attenuation")
 """Options that a steady schedule does not have."""
-
-
-def add_plan(commands: argparse._SubParsersAction[Any]) -> None:
-    """Add the command to the program."""
-    plan = commands.add_parser("plan", help="show which epochs a schedule prunes, and the time it saves")
-    plan.set_defaults(run=_plan)
-    add = plan.add_argument
-    add("--samples", type=int, required=True, metavar="N", help="samples in the data set")
-    add("--epochs", type=int, required=True, metavar="N", help="epochs of the run")
-    add("--window", type=int, nargs="+", metavar="N", help="epochs per window, or of each window in turn")
-    add(
-        "--milestones",
-        type=int,
-        nargs="+",
-        metavar="N",
-        help="epochs at which the learning rate drops: one window per plateau, instead of --window",
-    )
-    add(
-        "--steady",
-        action="store_true",
-        help="prune every epoch from --start on (a sixth of the epochs), as Schedule.steady; replaces window and block",
-    )
-    add("--start", type=int, metavar="N", help="first pruned position in a window, at least 1")
-    add("--block", type=int, metavar="N", help="epochs per block")
-    add("--pruned-per-block", type=int, metavar="N", help="pruned epochs at the start of each block")
-    add("--attenuation", type=float, metavar="X", help="divisor of the start after the first window (1)")
-    add("--anneal", type=number, metavar="N", help="last epochs, on all samples: a number, or a fraction below 1 (0)")
-    add("--prune", type=number, metavar="P", help="samples to prune: a number, or a fraction such as 0.2 or 20%%")
-    add("--batch-size", type=int, required=True, metavar="N", help="samples in a batch")
-    add("--batch-time", type=float, metavar="S", help="seconds per training step; without it, print percentages only")
-    add("--overhead", type=float, default=0.0, metavar="S", help="seconds that recording losses adds to an epoch (0)")
-    readings = ("aligned", "printed")
-    add("--reading", choices=readings, default="aligned", help="reading of the paper's Algorithm 2 (aligned)")
-    add("--target-saving", type=float, metavar="PERCENT", help="propose schedules that save this much of the time")
-    add("--json", action="store_true", help="print one JSON object")
 
 
 def _windows(args: argparse.Namespace) -> int | tuple[int, ...]:
@@ -112,7 +74,8 @@ def _warn(args: argparse.Namespace) -> None:
         print(f"prunedata: warning: {warning.message}", file=sys.stderr)
 
 
-def _plan(args: argparse.Namespace) -> None:
+def show(args: argparse.Namespace) -> None:
+    """Print which epochs the schedule prunes and what it saves, or schedules that save enough."""
     window = _windows(args)
     schedule = _schedule(args, window)
     if schedule is not None:

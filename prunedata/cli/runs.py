@@ -1,29 +1,30 @@
 """The commands that read runs, ``prunedata suspects``, ``compare`` and ``advise``, and the files that they write."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from prunedata.checks import printable
-from prunedata.cli.arguments import add_top, check_label_column, read_labels
+from prunedata.cli.arguments import check_label_column, read_labels
 from prunedata.cli.text import listing, table, working
 from prunedata.errors import PrunedataError
+from prunedata.findings.advice import Advice
+from prunedata.findings.compare import Comparison, compare_runs, joined_table
+from prunedata.findings.inspection import advise_now, outcome
+from prunedata.findings.searched import num_searched, num_unsearched, searched, told_unsearched
+from prunedata.findings.suspects import concentration
+from prunedata.findings.table import WRITERS, issue_table, key_column, rows_of, table_of
+from prunedata.plan.schedule import Schedule
+from prunedata.reporting.kept import KeptPreviews
 from prunedata.run.frameworks import ADAPTERS
-
-if TYPE_CHECKING:
-    from prunedata.findings.advice import Advice
-    from prunedata.findings.compare import Comparison
-    from prunedata.store.state import RunState
-    from prunedata.types import Arrays
-
-__all__ = ["add_runs"]
+from prunedata.store.run_store import read_run
+from prunedata.store.state import RunState
+from prunedata.types import Arrays
 
 LINES = 10
 """Suspects that are printed if all of them go into a file."""
@@ -44,36 +45,8 @@ CLASSES = {
 """Columns of tables: head and format by name."""
 
 
-def add_runs(commands: argparse._SubParsersAction[Any]) -> None:
-    """Add the commands to the program."""
-    told = "list the samples of a run, or of several folds, whose labels are most likely wrong"
-    look = commands.add_parser("suspects", help=told)
-    look.set_defaults(run=_suspects)
-    told = "path of a run's store; several are joined into one list"
-    look.add_argument("stores", nargs="+", metavar="STORE", help=told)
-    add_top(look, 100, "how many samples")
-    told = "labels by id, to show the classes of the suspects: .npy, text with one per line, or a CSV table"
-    look.add_argument("--labels", metavar="FILE", help=told)
-    look.add_argument("--label-column", metavar="NAME", help="column of the table (label)")
-    look.add_argument("-o", "--out", metavar="FILE", help="write the samples into a file")
-    told = (
-        "format: ids, csv, jsonl, parquet, verdicts for Pruner(without=FILE), or cleanlab for every sample's score; "
-        "by default the ending of FILE, or ids"
-    )
-    look.add_argument("--to", metavar="FORM", help=told)
-    look.add_argument("--json", action="store_true", help="print one JSON object")
-    two = commands.add_parser("compare", help="compare the suspects of two runs on the same data")
-    two.set_defaults(run=_compare)
-    two.add_argument("stores", nargs=2, metavar="STORE", help="paths of the runs' stores")
-    add_top(two, 0.1, "number of samples of each run to compare")
-    two.add_argument("--json", action="store_true", help="print one JSON object")
-    ask = commands.add_parser("advise", help="print how many labels of a run look wrong, and what to leave out")
-    ask.set_defaults(run=_advise)
-    ask.add_argument("store", help="path of the run's store")
-    ask.add_argument("--json", action="store_true", help="print one JSON object")
-
-
-def _suspects(args: argparse.Namespace) -> None:
+def suspects(args: argparse.Namespace) -> None:
+    """Print the most suspect samples of a run, or of several, and write them into a file."""
     check_label_column(args)
     _check_export(args)
     if len(args.stores) == 1:
@@ -97,12 +70,6 @@ def _suspects(args: argparse.Namespace) -> None:
 
 def _of_one(args: argparse.Namespace) -> tuple[dict[str, Any], Arrays, RunState]:
     """Return the suspects of one run as plain values and as a table, and the run."""
-    from prunedata.findings.searched import num_unsearched, searched
-    from prunedata.findings.suspects import concentration
-    from prunedata.findings.table import rows_of, table_of
-    from prunedata.reporting.kept import KeptPreviews
-    from prunedata.store.run_store import read_run
-
     place = args.stores[0]
     with working(f"reading {place}"):
         run = read_run(place).state
@@ -119,10 +86,6 @@ def _of_one(args: argparse.Namespace) -> tuple[dict[str, Any], Arrays, RunState]
 
 def _of_several(args: argparse.Namespace) -> tuple[dict[str, Any], Arrays]:
     """Return the suspects of several runs, as one list, as plain values and as a table."""
-    from prunedata.findings.compare import joined_table
-    from prunedata.findings.table import rows_of
-    from prunedata.store.run_store import read_run
-
     if args.labels is not None:
         raise PrunedataError("Expected --labels with the store of one run. Got several stores.")
     _check_once(args.stores)
@@ -151,8 +114,6 @@ def _joined_lines(stores: list[str], rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _suspects_lines(run: RunState, rows: list[dict[str, Any]]) -> list[str]:
-    from prunedata.findings.searched import told_unsearched
-
     columns = {name: column for name, column in SUSPECTS.items() if name in rows[0]}
     named = columns.keys() & {"label", "guess"}
     shown = [
@@ -171,10 +132,8 @@ def _classes_lines(classes: list[dict[str, Any]]) -> list[str]:
     return ["", "where they gather", *listing(classes, CLASSES, left=names)]
 
 
-def _compare(args: argparse.Namespace) -> None:
-    from prunedata.findings.compare import compare_runs
-    from prunedata.store.run_store import read_run
-
+def compare(args: argparse.Namespace) -> None:
+    """Print how far two runs suspect the same samples."""
     first, second = (read_run(store).state for store in args.stores)
     found = compare_runs(first, second, args.top)
     print(json.dumps(found.to_dict()) if args.json else "\n".join(_compare_lines(found)))
@@ -195,12 +154,8 @@ def _compare_lines(found: Comparison) -> list[str]:
     return table(rows, left=(0, 2))
 
 
-def _advise(args: argparse.Namespace) -> None:
-    from prunedata.findings.inspection import advise_now, outcome
-    from prunedata.findings.searched import num_searched
-    from prunedata.plan.schedule import Schedule
-    from prunedata.store.run_store import read_run
-
+def advise(args: argparse.Namespace) -> None:
+    """Print the advice on a run."""
     run = read_run(args.store).state
     found, schedule = advise_now(run), Schedule.from_dict(run.schedule)
     finished = len(run.history) >= schedule.epochs
@@ -238,8 +193,6 @@ def _check_export(args: argparse.Namespace) -> None:
             raise PrunedataError(f"Expected --out FILE with --to {args.to}. Got none.")
         return
     if args.to is None:
-        from prunedata.findings.table import WRITERS
-
         ending = Path(args.out).suffix.lstrip(".")
         args.to = ending if ending in WRITERS or ending == "parquet" else "ids"
     if args.to != "cleanlab":
@@ -251,8 +204,6 @@ def _export(args: argparse.Namespace, suspects: Arrays, run: RunState | None = N
 
     Without a `run` they are of several: then verdicts are on rows by key, as ids differ between runs.
     """
-    from prunedata.findings.table import issue_table, key_column
-
     to, written = args.to, suspects
     if to == "cleanlab" and run is None:
         raise PrunedataError("Expected one run for --to cleanlab. Got several stores.")
@@ -272,8 +223,6 @@ def _export(args: argparse.Namespace, suspects: Arrays, run: RunState | None = N
 
 def _writer(to: str) -> Any:
     """Return the function that writes a table in this format."""
-    from prunedata.findings.table import WRITERS
-
     if to in WRITERS:
         return WRITERS[to]
     if to != "parquet":

@@ -1,12 +1,14 @@
-"""The contents of a run's store as lines for a terminal."""
+"""The command ``prunedata inspect``: print the contents of a run's store."""
 
-from __future__ import annotations
-
+import argparse
+import json
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from prunedata.checks import duration
-from prunedata.cli.text import bar, listing, table
+from prunedata.cli.text import bar, listing, marks, table
+from prunedata.findings.inspection import inspect
 
 EPOCHS_SHOWN, COUNTS_SHOWN = 10, 300
 ARRAYS = {"name": ("name", ""), "dtype": ("dtype", ""), "shape": ("shape", "")}
@@ -16,6 +18,12 @@ EPOCHS = {
     "overhead": ("overhead s", ".4f"), "mean_loss": ("mean loss", ".4f"),
 }  # fmt: skip
 """Columns of tables: head and format by name."""
+
+
+def show(args: argparse.Namespace) -> None:
+    """Print the contents of the store."""
+    found = inspect(args.store, top=args.top)
+    print(json.dumps(found) if args.json else "\n".join(summary(found, marks(sys.stdout.encoding))))
 
 
 def summary(found: Mapping[str, Any], two: str) -> list[str]:

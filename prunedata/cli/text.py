@@ -1,7 +1,5 @@
 """Plain text for a terminal: the strip of a schedule, aligned tables, and the progress of a command."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

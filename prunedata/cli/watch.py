@@ -1,14 +1,12 @@
 """The command ``prunedata watch``: run a program as Python would, and watch its trainings."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 from prunedata.errors import PrunedataError
 
@@ -30,7 +28,7 @@ class Settings:
     live: bool = False
 
     @classmethod
-    def from_environment(cls) -> Settings:
+    def from_environment(cls) -> Self:
         """Return the settings in this process's variables. Unknown words are ignored."""
         words = os.environ.get(OPTIONS, "").split()
         tops = [word.removeprefix("top=") for word in words if word.startswith("top=")]
@@ -44,26 +42,8 @@ class Settings:
         return dict(os.environ) | {FOLDER: str(self.folder.absolute()), OPTIONS: " ".join(words), "PYTHONPATH": path}
 
 
-def add_watch(commands: argparse._SubParsersAction[Any]) -> None:
-    """Add the command to the program."""
-    run = commands.add_parser(
-        "watch",
-        help="run a training script unchanged, and list the rows that look wrong",
-        usage="prunedata watch [-h] [-o FOLDER] [--top N] [--live] [--leave-out] [-m] PROGRAM ...",
-    )
-    run.set_defaults(run=_watch)
-    add = run.add_argument
-    add("-o", "--output", default=".", metavar="FOLDER", help="folder of the stores, such as FOLDER/train.zarr (.)")
-    add("--top", type=int, default=Settings.top, metavar="N", help=f"how many suspects to list ({Settings.top})")
-    add("--live", action="store_true", help="list suspects at the end of every epoch, too")
-    add("--leave-out", action="store_true", help="leave out samples whose labels look wrong, late in the run")
-    add("-m", action="store_true", dest="module", help="PROGRAM is a module, as for python -m")
-    add("--site", action="store_true", help="print the folder for PYTHONPATH, for jobs that set PRUNEDATA_WATCH")
-    add("program", nargs="?", help="a script, or a program such as torchrun or accelerate")
-    add("arguments", nargs=argparse.REMAINDER, help="arguments of PROGRAM")
-
-
-def _watch(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
+    """Run the program in the place of this process, watched."""
     if args.site:
         print(STARTUP)
         return

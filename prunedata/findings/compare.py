@@ -1,7 +1,5 @@
 """Several runs beside each other: how far two suspect the same samples, and all joined by key into one list."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -4,8 +4,6 @@ A held-out sample is delivered in every epoch and never trained on, so that it h
 is left out for good was judged before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Protocol
 

@@ -1,7 +1,5 @@
 """The curve of a run as a picture: its validation figure, or its mean loss where it has no figure."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Sequence
 from io import BytesIO

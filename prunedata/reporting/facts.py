@@ -1,7 +1,5 @@
 """The facts of one run for its page, derived from its state."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cached_property
 from os import PathLike
@@ -21,17 +19,6 @@ from prunedata.plan.savings import savings, would_save
 from prunedata.store.run_store import StoreLike
 from prunedata.store.state import RunState
 from prunedata.types import Array, Counts, Floats, Mask
-
-
-def facts_of(run: StoreLike | Stateful) -> RunFacts:
-    """Return the facts of a run, live or in a store."""
-    return RunFacts("run" if hasattr(run, "state_dict") else _last_part(run), state_of(run))
-
-
-def _last_part(location: object) -> str:
-    """The last part of a path or URL: the rest may name a machine, or hold a key. A zarr store has no name."""
-    location = location if isinstance(location, str | PathLike) else "run"
-    return str(location).partition("?")[0].replace("\\", "/").rstrip("/").rpartition("/")[2] or "run"
 
 
 class RunFacts:
@@ -129,3 +116,14 @@ class RunFacts:
             return action or "Go on.", f"This run {leaves} out {many} in every epoch from {start:,} on{saves}"
         again = f"{judge} Or train again, and leave out" if self.finished else "Leave out"
         return action or "Prune.", f"{again} {many} in every epoch from {start:,} on{saves}"
+
+
+def facts_of(run: StoreLike | Stateful) -> RunFacts:
+    """Return the facts of a run, live or in a store."""
+    return RunFacts("run" if hasattr(run, "state_dict") else _last_part(run), state_of(run))
+
+
+def _last_part(location: object) -> str:
+    """The last part of a path or URL: the rest may name a machine, or hold a key. A zarr store has no name."""
+    location = location if isinstance(location, str | PathLike) else "run"
+    return str(location).partition("?")[0].replace("\\", "/").rstrip("/").rpartition("/")[2] or "run"

@@ -1,7 +1,5 @@
 """Previews that are kept with a run, so that its suspects can be looked at without the data set."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -3,8 +3,6 @@
 There is one template, in which every value is escaped, and what the pages forbid themselves to load.
 """
 
-from __future__ import annotations
-
 import json
 import unicodedata
 from base64 import b64encode

@@ -1,7 +1,5 @@
 """Previews of samples: images, texts, rows and class names, from any data set that can be indexed."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The report of a run, from its store or from the run itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from html import escape
 from importlib.util import find_spec

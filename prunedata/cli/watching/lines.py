@@ -1,7 +1,5 @@
 """The suspects of a watched run as lines for a terminal."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from pathlib import Path

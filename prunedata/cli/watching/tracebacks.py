@@ -1,7 +1,5 @@
 """Remove our frames from the tracebacks of a watched program."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import TracebackType
