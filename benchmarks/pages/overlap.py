@@ -16,7 +16,7 @@ import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from itertools import combinations
 from pathlib import Path
@@ -81,7 +81,7 @@ def pairs(runs: Iterable[RunCounts], top: float = 0.1) -> list[dict[str, Any]]:
                 {
                     "labels": noise, "size": size, "between": _between(one.name, other.name), "first": one.name.kind,
                     "first_seed": one.name.seed, "second": other.name.kind, "second_seed": other.name.seed,
-                    "ranked_by": "hits, high" if both else "hits", **found.to_dict(),
+                    "ranked_by": "hits, high" if both else "hits", **asdict(found),
                 }
             )  # fmt: skip
     return rows

@@ -14,7 +14,6 @@ import numpy.typing as npt
 from prunedata.cli.arguments import labeled_rows, read_labels
 from prunedata.errors import PrunedataError
 from prunedata.findings.verdicts import apply_verdicts, read_verdicts, write_verdicts
-from prunedata.store.run_store import read_run
 from prunedata.types import Keys
 
 
@@ -47,6 +46,8 @@ def correct(args: argparse.Namespace) -> None:
 
 def _keys_of(store: str, samples: int) -> Keys:
     """Return the keys of the run that has these samples."""
+    from prunedata.store.run_store import read_run  # zarr is imported for a store alone
+
     keys = read_run(store).state.keys
     if keys is None or keys.size != samples:
         got = "one without keys" if keys is None else f"one of {keys.size:,} samples"

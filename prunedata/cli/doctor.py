@@ -13,12 +13,7 @@ from prunedata import __version__
 from prunedata.cli.arguments import named_object
 from prunedata.cli.text import table, working
 from prunedata.errors import DamagedStore, PrunedataError
-from prunedata.findings.searched import num_searched, searched_visits, told_unsearched
-from prunedata.plan.savings import savings
-from prunedata.plan.schedule import Schedule
 from prunedata.run.frameworks import ADAPTERS, adapter_of, samples_in
-from prunedata.run.pruner import Pruner
-from prunedata.store.run_store import read_run
 
 LOADER = re.compile(r".+\.py:\w+")
 EPOCHS, PRUNE, SOME = 12, 0.25, 1000
@@ -89,6 +84,11 @@ def _version(name: str) -> str | None:
 
 
 def _store(place: str) -> Iterator[Fact]:
+    # Not above: an installation is checked without zarr.
+    from prunedata.findings.searched import num_searched, searched_visits, told_unsearched
+    from prunedata.plan.savings import savings
+    from prunedata.store.run_store import read_run
+
     try:
         with working(f"reading {place}"):
             found = read_run(place)  # it compares every array with its digest
@@ -156,6 +156,9 @@ def _length(given: Any) -> int | None:
 
 def _tried(adapter: Any, given: Any, samples: int | None) -> Iterator[Fact]:
     """Prune a loader by a run of its own, and fetch its first batch."""
+    from prunedata.plan.schedule import Schedule
+    from prunedata.run.pruner import Pruner
+
     try:
         pruner = Pruner(samples or SOME, Schedule.steady(EPOCHS), prune=PRUNE)
         pruned = adapter.wrap(given, pruner)

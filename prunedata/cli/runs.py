@@ -136,7 +136,7 @@ def compare(args: argparse.Namespace) -> None:
     """Print how far two runs suspect the same samples."""
     first, second = (read_run(store).state for store in args.stores)
     found = compare_runs(first, second, args.top)
-    print(json.dumps(found.to_dict()) if args.json else "\n".join(_compare_lines(found)))
+    print(json.dumps(asdict(found)) if args.json else "\n".join(_compare_lines(found)))
 
 
 def _compare_lines(found: Comparison) -> list[str]:

@@ -1,8 +1,7 @@
 """Several runs beside each other: how far two suspect the same samples, and all joined by key into one list."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,10 +34,6 @@ class Comparison:
     jaccard: float
     jaccard_by_chance: float
     rank_correlation: float | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a dict that JSON can hold."""
-        return asdict(self)
 
 
 def compare(first: tuple[Array, Array], second: tuple[Array, Array], top: int | float = 0.1) -> Comparison:

@@ -4,8 +4,7 @@ A held-out sample is delivered in every epoch and never trained on, so that it h
 is left out for good was judged before.
 """
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from prunedata.store.state import RunState
 from prunedata.types import Counts, Mask
 
 
+@runtime_checkable
 class Stateful(Protocol):
     """A live run, as a :class:`prunedata.Pruner`."""
 
@@ -25,10 +25,7 @@ class Stateful(Protocol):
 
 def state_of(run: StoreLike | Stateful) -> RunState:
     """Return the state of a live run, or of one in a store."""
-    state: Callable[[], dict[str, Any]] | None = getattr(run, "state_dict", None)
-    if state is not None:
-        return RunState.from_checkpoint(state())
-    return read_run(run).state  # type: ignore[arg-type]  # it has no state_dict
+    return RunState.from_checkpoint(run.state_dict()) if isinstance(run, Stateful) else read_run(run).state
 
 
 def searched(run: RunState) -> Mask:

@@ -120,7 +120,7 @@ class RunFacts:
 
 def facts_of(run: StoreLike | Stateful) -> RunFacts:
     """Return the facts of a run, live or in a store."""
-    return RunFacts("run" if hasattr(run, "state_dict") else _last_part(run), state_of(run))
+    return RunFacts("run" if isinstance(run, Stateful) else _last_part(run), state_of(run))
 
 
 def _last_part(location: object) -> str:
