@@ -72,9 +72,11 @@ class RunFacts:
 
     def suspects(self, top: int, labels: Array | None = None, names: Sequence[str] = ()) -> list[dict[str, Any]]:
         """The most suspect samples, the worst first: the columns of :func:`prunedata.findings.table.suspect_table`."""
-        found = table_of(self.state, min(top, self.samples), labels, names) if self.observed else {}
+        if not self.observed:
+            return []
+        found = table_of(self.state, top, labels, names)
         shown = ("id", "hits", "high", "visits", "score", "label", "guess")
-        return rows_of({name: found[name] for name in shown if name in found}) if found else []
+        return rows_of({name: found[name] for name in shown if name in found})
 
     @cached_property
     def advice(self) -> Advice | str:
