@@ -1,4 +1,4 @@
-"""An adapter as the clauses see it, what a clause raises, and a run over the adapter's loader, pass by pass."""
+"""An adapter as the clauses see it, what a clause raises, and a run over the adapter's loader."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ SCHEDULE = Schedule(6, window=6, start=1, block=3, pruned_per_block=2)
 class BrokenContract(AssertionError):
     """An adapter breaks a clause of its contract: ``clause``, as in :data:`CLAUSES`."""
 
-    def __init__(self, clause: str, message: str) -> None:
-        super().__init__(f"Clause '{clause}' is broken. {message}")
+    def __init__(self, clause: str, expected: str, got: object) -> None:
+        super().__init__(f"Clause '{clause}' is broken. Expected {expected}. Got {str(got).removesuffix('.')}.")
         self.clause = clause
 
 
@@ -97,20 +97,10 @@ def losses_of(ids: Any, epoch: int) -> npt.NDArray[np.float64]:
     return (np.asarray(ids, dtype=np.int64) * 7919 + epoch * 104729).astype(np.float64) % 101
 
 
-def broken(clause: str, expected: str, got: object) -> NoReturn:
-    """Raise :class:`BrokenContract`."""
-    raise BrokenContract(clause, f"Expected {expected}. Got {got}.")
-
-
 def shorten(numbers: Any) -> str:
     """The first few numbers, for a message."""
     shown = ", ".join(str(number) for number in numbers[:5])
     return f"{shown}, ..." if len(numbers) > 5 else shown or "none"
-
-
-Batch = tuple[Ids, Ids]  # the ids that came with a batch, and the numbers of the samples in it
-States = tuple[dict[str, Any], Any]  # the pruner's, and the loader's or None
-Record = Literal["observe", "weigh", "not"]  # who is given the losses
 
 
 class Run:
@@ -120,6 +110,13 @@ class Run:
     pruner gets the losses, or the case's ``weigh``, or nobody; ``detail`` is what messages add to an epoch.
     """
 
+    epoch: Epoch
+    """The epoch that was begun last."""
+    where: str
+    """Which epoch that is, for messages."""
+    batches: list[tuple[Ids, Ids]]
+    """Of each batch of it so far the ids that came with it, and the numbers of the samples in it: int64, shape (n,)."""
+
     def __init__(
         self,
         case: Case,
@@ -128,128 +125,87 @@ class Run:
         *,
         make: Callable[[Pruner, int], Loader] | None = None,
         pruner: Pruner | None = None,
-        record: Record = "observe",
+        record: Literal["observe", "weigh", "not"] = "observe",
         detail: str = "",
     ) -> None:
-        self.case, self.clause, self.workers, self.record, self.detail = case, clause, workers, record, detail
+        self.case, self.clause, self.record = case, clause, record
         self.pruner = case.pruner() if pruner is None else pruner
         self.loader: Any = (make or case.make_loader)(self.pruner, workers)
+        self._detail = f"with {workers} workers" + (f", {detail}" if detail else "")
 
-    def begin(self) -> "Pass":
+    def broken(self, expected: str, got: object) -> NoReturn:
+        """Raise :class:`BrokenContract`."""
+        raise BrokenContract(self.clause, expected, got)
+
+    def begin(self) -> Epoch:
         """Begin the next epoch, or go on with the open one."""
-        epoch = self.pruner.begin_epoch()
-        where = f"epoch {epoch.number} with {self.workers} workers" + (f", {self.detail}" if self.detail else "")
-        return Pass(self, epoch, where, [])
+        self.epoch, self.batches = self.pruner.begin_epoch(), []
+        self.where = f"epoch {self.epoch.number} {self._detail}"
+        return self.epoch
 
-    def epochs(self, to: int | None = None) -> Iterator["Pass"]:
-        """Yield each pass of the rest of the run, or before epoch `to`, and end its epoch, whatever was skipped."""
+    def epochs(self, to: int | None = None) -> Iterator[Epoch]:
+        """Yield each epoch of the rest of the run, or before epoch `to`, and end it, whatever was skipped."""
         while self.pruner.next_epoch < (self.pruner.schedule.epochs if to is None else to):
             yield self.begin()
             self.pruner.skip(self.pruner.samples)
             self.pruner.end_epoch()
 
-
-@dataclass(frozen=True)
-class Pass:
-    """One pass over the loader."""
-
-    run: Run
-    epoch: Epoch
-    where: str
-    """Which pass it is, for messages."""
-    batches: list[Batch]
-    """Of each batch so far the ids that came with it, and the numbers of the samples in it: int64, shape (n,)."""
-
-    def take(self) -> Generator[Batch]:
+    def take(self) -> Generator[tuple[Ids, Ids]]:
         """Iterate the loader; record each batch and yield the ids that came with it and the numbers in it.
 
         The losses are those of the samples in the batch, under the ids that came with it, as in training.
         """
-        case, loader = self.run.case, self.run.loader
         try:
-            for pair in loader:
-                ids, numbers = read_pair(case, self.where, pair)
+            for pair in self.loader:
+                ids, numbers = self.read(pair)
                 losses = losses_of(numbers, self.epoch.number)
-                if self.run.record == "observe":
-                    self.run.pruner.observe(losses, ids)
-                elif self.run.record == "weigh" and case.weigh is not None:
-                    case.weigh(loader, pair[0], losses)
+                if self.record == "observe":
+                    self.pruner.observe(losses, ids)
+                elif self.record == "weigh" and self.case.weigh is not None:
+                    self.case.weigh(self.loader, pair[0], losses)
                 self.batches.append((ids, numbers))
                 yield ids, numbers
-        except (BrokenContract, GeneratorExit):
+        except BrokenContract:
             raise
         except Exception as error:
-            message = f"Expected to iterate {self.where}. Got {type(error).__name__}: {error}"
-            raise BrokenContract(self.run.clause, message) from error
+            got = f"{type(error).__name__}: {error}"
+            raise BrokenContract(self.clause, f"to iterate {self.where}", got) from error
 
-    def whole(self) -> "Pass":
-        """Take all batches; return the pass."""
+    def whole(self) -> Ids:
+        """Take all batches; return how often each sample was delivered in the epoch, shape (samples,)."""
         for _ in self.take():
             pass
-        return self
+        return self.times()
+
+    def times(self) -> Ids:
+        """Return how often each sample was delivered in the epoch so far, shape (samples,)."""
+        numbers = [np.empty(0, np.int64), *(numbers for _, numbers in self.batches)]
+        return np.bincount(np.concatenate(numbers), minlength=self.epoch.keep.size)
 
     def end(self, expected: str) -> None:
         """End the epoch; if samples are missing, what was ``expected`` is broken."""
         try:
-            self.run.pruner.end_epoch()
+            self.pruner.end_epoch()
         except SkippedSamples as error:
-            broken(self.run.clause, expected, f"SkippedSamples: {str(error).removesuffix('.')}")
+            self.broken(expected, f"SkippedSamples: {error}")
 
-    @property
-    def times(self) -> Ids:
-        """How often each sample was delivered, shape (samples,)."""
-        numbers = [np.empty(0, np.int64), *(numbers for _, numbers in self.batches)]
-        return np.bincount(np.concatenate(numbers), minlength=self.epoch.keep.size)
-
-
-def whole_run(case: Case, clause: str, **options: Any) -> Iterator[Pass]:
-    """Yield each pass of a whole run, its batches taken, for each number of workers."""
-    for workers in case.workers:
-        for each in Run(case, clause, workers, **options).epochs():
-            yield each.whole()
-
-
-def stopped(case: Case, workers: int, stop: tuple[int, int]) -> tuple[Ids, States]:
-    """Train up to (epoch, batches); return how often that epoch delivered each sample, and what was saved."""
-    run = Run(case, "resume", workers, detail="in a run that will be stopped")
-    for each in run.epochs(stop[0] + 1):
-        for _ in each.take():
-            if (each.epoch.number, len(each.batches)) == stop:
-                state = run.loader.state_dict() if hasattr(run.loader, "state_dict") else None
-                return each.times, (run.pruner.state_dict(), state)
-    raise ValueError(f"Expected more than {stop[1]} batches in epoch {stop[0]}. Got fewer: make them smaller.")
-
-
-def restored(case: Case, workers: int, states: States) -> Run:
-    """Return a new run with a new loader that stand where others were saved, the epoch begun."""
-    pruner = case.pruner()
-    pruner.load_state_dict(states[0])
-    run = Run(case, "resume", workers, pruner=pruner)
-    if states[1] is not None:
-        run.loader.load_state_dict(states[1])
-    pruner.begin_epoch()
-    return run
-
-
-def read_pair(case: Case, where: str, pair: Any) -> Batch:
-    """The ids that a loader gave with a batch, and the numbers of the samples in it, both int64 of shape (n,)."""
-    try:
-        if isinstance(pair, Mapping | str):  # a dict of two would unpack into its keys
-            raise TypeError
-        ids, batch = pair
-    except (TypeError, ValueError):
-        raise BrokenContract("ids", f"Expected pairs (ids, batch) in {where}. Got a {type(pair).__name__}.") from None
-    if case.read is np.asarray and isinstance(batch, Mapping):
-        message = f"Expected the numbers of the samples in {where}. Got a dict. Give read=: a batch is a dict."
-        raise BrokenContract("ids", message)
-    given, held = np.asarray(ids), np.asarray(case.read(batch))
-    for name, values in (("ids", given), ("numbers in the batch", held)):
-        if values.ndim != 1 or values.shape != held.shape or not np.issubdtype(values.dtype, np.integer):
-            raise BrokenContract(
-                "ids",
-                f"Expected {name} to be {held.size} integers in one dimension, in {where}. "
-                f"Got {values.dtype} of shape {values.shape}.",
-            )
-    if held.size and not 0 <= held.min() <= held.max() < case.samples:
-        raise ValueError(f"Expected numbers from 0 to {case.samples - 1} in each batch. Got {held}: see Case.read.")
-    return given.astype(np.int64), held.astype(np.int64)
+    def read(self, pair: Any) -> tuple[Ids, Ids]:
+        """The ids that the loader gave with a batch, and the numbers of the samples in it: int64, shape (n,)."""
+        case, where = self.case, self.where
+        try:
+            if isinstance(pair, Mapping | str):  # a dict of two would unpack into its keys
+                raise TypeError
+            ids, batch = pair
+        except (TypeError, ValueError):
+            raise BrokenContract("ids", f"pairs (ids, batch) in {where}", f"a {type(pair).__name__}") from None
+        if case.read is np.asarray and isinstance(batch, Mapping):
+            got = "a dict. Give read=: a batch is a dict"
+            raise BrokenContract("ids", f"the numbers of the samples in {where}", got)
+        given, held = np.asarray(ids), np.asarray(case.read(batch))
+        for name, values in (("ids", given), ("numbers in the batch", held)):
+            if values.ndim != 1 or values.shape != held.shape or not np.issubdtype(values.dtype, np.integer):
+                expected = f"{name} to be {held.size} integers in one dimension, in {where}"
+                raise BrokenContract("ids", expected, f"{values.dtype} of shape {values.shape}")
+        if held.size and not 0 <= held.min() <= held.max() < case.samples:
+            raise ValueError(f"Expected numbers from 0 to {case.samples - 1} in each batch. Got {held}: see Case.read.")
+        return given.astype(np.int64), held.astype(np.int64)

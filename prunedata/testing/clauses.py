@@ -36,8 +36,7 @@ def check_adapter(make_loader: Callable[[Pruner, int], Loader], **options: Any) 
     Parameters
     ----------
     make_loader : callable
-        ``make_loader(pruner, workers)`` returns what a user iterates in each epoch of ``pruner``: an iterable of
-        ``(ids, batch)`` over a data set of ``pruner.samples`` samples, several batches an epoch.
+        ``make_loader(pruner, workers)`` returns what a user iterates in each epoch: see :class:`Case`.
     **options
         The other attributes of :class:`Case`, such as ``samples``, ``workers`` and ``read``.
 

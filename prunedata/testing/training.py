@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from prunedata.policies.rules import LossRanked
 from prunedata.run.pruner import Pruner
-from prunedata.testing.case import Case, Loader, Pass, Record, Run, SkippedClause, broken, losses_of, read_pair, shorten
+from prunedata.testing.case import BrokenContract, Case, Loader, Run, SkippedClause, losses_of, shorten
 
 
 def check_structure(case: Case) -> None:
@@ -21,7 +21,7 @@ def check_structure(case: Case) -> None:
         run.begin()
         got = _structure(next(iter(run.loader))[1])
         if got != expected:
-            broken("structure", f"batches like {expected} with {workers} workers", got)
+            run.broken(f"batches like {expected} with {workers} workers", got)
 
 
 def check_weights(case: Case) -> None:
@@ -32,17 +32,17 @@ def check_weights(case: Case) -> None:
             if hasattr(run.loader, "observe"):
                 raise ValueError("Expected Case.weigh, as the loader has observe(). Got none.")
             raise SkippedClause("weights", "it needs weigh")
-        for each in run.epochs():
-            _check_weighted(each, case.weigh)
+        for _ in run.epochs():
+            _check_weighted(run, case.weigh)
 
 
 def check_parity(case: Case) -> None:
     """Clause ``parity``: masks and counts are those of the core alone, fed with the same batches."""
     for workers in case.workers:
-        for alone, each in _beside_the_core(case, "parity", workers):
-            each.run.pruner.skip(case.samples)
-            each.run.pruner.end_epoch()
-            _compare("parity", alone, each)
+        for alone, run in _beside_the_core(case, "parity", workers):
+            run.pruner.skip(case.samples)
+            run.pruner.end_epoch()
+            _compare(alone, run)
 
 
 def check_records(case: Case) -> None:
@@ -50,37 +50,36 @@ def check_records(case: Case) -> None:
     if case.weigh is None or not case.records:
         raise SkippedClause("records", "it needs weigh and records=True")
     for workers in case.workers:
-        for alone, each in _beside_the_core(case, "records", workers, "weigh"):
-            each.end(f"all losses of {each.where} to be recorded when it ends")
-            _compare("records", alone, each, ": record each batch by a call of its own, with the losses as they are")
+        for alone, run in _beside_the_core(case, "records", workers, "weigh"):
+            run.end(f"all losses of {run.where} to be recorded when it ends")
+            _compare(alone, run, ": record each batch by a call of its own, with the losses as they are")
 
 
 def _beside_the_core(
-    case: Case, clause: str, workers: int, record: Record = "observe"
-) -> Iterator[tuple[Pruner, Pass]]:
+    case: Case, clause: str, workers: int, record: Literal["observe", "weigh"] = "observe"
+) -> Iterator[tuple[Pruner, Run]]:
     """Train each epoch of a run, and feed its batches to the core alone; yield both when the core's epoch has ended."""
     alone, run = case.pruner(), Run(case, clause, workers, record=record)
     while run.pruner.next_epoch < run.pruner.schedule.epochs:
-        each, epoch = run.begin(), alone.begin_epoch()
-        if not np.array_equal(epoch.keep, each.epoch.keep):
-            broken(clause, f"the mask of the core alone in {each.where}", "another")
-        for _, numbers in each.take():
+        epoch = alone.begin_epoch()
+        if not np.array_equal(epoch.keep, run.begin().keep):
+            run.broken(f"the mask of the core alone in {run.where}", "another")
+        for _, numbers in run.take():
             alone.observe(losses_of(numbers, epoch.number), numbers)
         alone.skip(alone.samples)
         alone.end_epoch()
-        yield alone, each
+        yield alone, run
 
 
-def _compare(clause: str, alone: Pruner, each: Pass, fix: str = "") -> None:
+def _compare(alone: Pruner, run: Run, fix: str = "") -> None:
     """Compare what the core alone and the run have recorded, when an epoch has ended."""
-    pruner, where = each.run.pruner, each.where
-    expected, got = (one.history[-1]["observed"] for one in (alone, pruner))
+    expected, got = (one.history[-1]["observed"] for one in (alone, run.pruner))
     if expected != got:
-        broken(clause, f"{expected} losses recorded in {where}, as many as were observed", got)
+        run.broken(f"{expected} losses recorded in {run.where}, as many as were observed", got)
     for name in ("counts", "visits", "hits"):
-        wrong = np.flatnonzero(getattr(alone, name) != getattr(pruner, name))
+        wrong = np.flatnonzero(getattr(alone, name) != getattr(run.pruner, name))
         if wrong.size:
-            broken(clause, f"the core's {name} after {where}", f"others for the samples {shorten(wrong)}{fix}")
+            run.broken(f"the core's {name} after {run.where}", f"others for the samples {shorten(wrong)}{fix}")
 
 
 def check_attached_once(case: Case) -> None:
@@ -92,37 +91,39 @@ def check_attached_once(case: Case) -> None:
         loader = case.make_loader(pruner, workers)
         if len(pruner.adapters) != once:
             names = ", ".join(type(adapter).__name__ for adapter in pruner.adapters)
-            broken("attached once", f"{once} adapters after the loader was made again: give yours a key", names)
+            expected = f"{once} adapters after the loader was made again: give yours a key"
+            raise BrokenContract("attached once", expected, names)
         return loader
 
     for workers in case.workers:
         once, again = (_amounts(each, workers) for each in (case, replace(case, make_loader=twice)))
         if once != again:
-            broken("attached once", f"(delivered, recorded) to be {once} in each epoch with {workers} workers", again)
+            expected = f"(delivered, recorded) to be {once} in each epoch with {workers} workers"
+            raise BrokenContract("attached once", expected, again)
 
 
 def _amounts(case: Case, workers: int) -> list[tuple[int, int]]:
     """How many samples are delivered, and how many losses recorded, in each epoch of a run."""
     run = Run(case, "attached once", workers)
-    delivered = [int(each.whole().times.sum()) for each in run.epochs()]
+    delivered = [int(run.whole().sum()) for _ in run.epochs()]
     return list(zip(delivered, (record["observed"] for record in run.pruner.history), strict=True))
 
 
-def _check_weighted(each: Pass, weigh: Any) -> None:
-    run, epoch, where = each.run, each.epoch, each.where
+def _check_weighted(run: Run, weigh: Any) -> None:
+    epoch = run.epoch
     for pair in run.loader:
-        ids, numbers = read_pair(run.case, where, pair)
+        ids, numbers = run.read(pair)
         losses = losses_of(numbers, epoch.number)
         run.pruner.observe(losses, ids)
         weights = np.ones(ids.size) if epoch.weights is None else epoch.weights[ids]
         expected, got = float(np.mean(weights * losses)), float(weigh(run.loader, pair[0], losses))
         if not np.isclose(expected, got, rtol=1e-4):
-            broken("weights", f"a loss of {expected:g} for the samples {shorten(ids)} in {where}", f"{got:g}")
+            run.broken(f"a loss of {expected:g} for the samples {shorten(ids)} in {run.where}", f"{got:g}")
     epoch.apply_weights()  # as was compared above
     seen = np.flatnonzero(epoch.keep)
     wrong = seen[~np.isclose(run.pruner.arrays["loss"][seen], losses_of(seen, epoch.number))]
     if wrong.size:
-        broken("weights", f"losses without weights to be recorded in {where}", f"others for {shorten(wrong)}")
+        run.broken(f"losses without weights to be recorded in {run.where}", f"others for {shorten(wrong)}")
 
 
 def _structure(batch: Any) -> str:
