@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 import warnings
+from dataclasses import asdict
 from typing import Any
 
 from prunedata.checks import duration
@@ -94,7 +95,7 @@ def show(args: argparse.Namespace) -> None:
         found = _plan_dict(*planned, timed) if planned else {}
         if proposals:
             found["proposals"] = [
-                p.schedule.to_dict() | {"prune": p.prune, "options": _options(p)} | p.prediction.to_dict()
+                p.schedule.to_dict() | {"prune": p.prune, "options": _options(p)} | asdict(p.prediction)
                 for p in proposals
             ]
         print(json.dumps(found))
@@ -110,7 +111,7 @@ def show(args: argparse.Namespace) -> None:
 def _plan_dict(schedule: Schedule, prediction: Prediction, timed: bool) -> dict[str, Any]:
     unknown = () if timed else ("regular_seconds", "pruned_seconds", "saved_seconds")
     numbers = {"pruned_epoch_numbers": schedule.pruned_epochs, "schedule": schedule.to_dict()}
-    return prediction.to_dict() | dict.fromkeys(unknown) | numbers
+    return asdict(prediction) | dict.fromkeys(unknown) | numbers
 
 
 def _options(proposal: Proposal) -> str:

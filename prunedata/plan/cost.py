@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from numbers import Real
-from typing import Any
 
 from prunedata import checks
 from prunedata.errors import ScheduleError
@@ -77,6 +76,7 @@ def count_kept(samples: int, prune: int | float | str, batch_size: int | None = 
 class Prediction:
     """What a schedule costs and saves over the whole run, with every epoch counted. Seconds and percent.
 
+    ``dataclasses.asdict`` makes it a dict that JSON can hold.
     ``pruned_epochs`` is the exact number, ``pruned_epochs_printed`` that of Formula 3 or 4 (None for windows of given
     lengths, see :attr:`Schedule.pruned_epochs_printed`). ``visits_saved_percent`` is of sample visits, not of time.
     """
@@ -91,10 +91,6 @@ class Prediction:
     saved_percent: float
     visits_saved_percent: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a dict that JSON can hold."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Measurement:
@@ -107,17 +103,14 @@ class Measurement:
     measured_percent: float
     ratio: float | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a dict that JSON can hold."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class CostModel:
     """Predicts a run's time from the time of one batch.
 
     :meth:`predict` returns the exact figures. The methods ``formula_N`` return the paper's formulas one by one as
-    printed; their n_prune is the number of epochs that the schedule really prunes.
+    printed; their n_prune is the number of epochs that the schedule really prunes. Formulas 3 and 4, of the epochs
+    alone, are properties of :class:`Schedule`.
 
     Parameters
     ----------
@@ -151,8 +144,7 @@ class CostModel:
         if the overhead is more than pruning saves.
         """
         pruned, epochs = len(schedule.pruned_epochs), schedule.epochs
-        regular_batches = epochs * self.batches()
-        pruned_batches = pruned * self.batches(prune) + (epochs - pruned) * self.batches()
+        regular_batches, pruned_batches = epochs * self.batches(), self._all_batches(schedule, prune)
         # From the difference in batches: that of two large times would carry their rounding.
         saved = (regular_batches - pruned_batches) * self.batch_time - epochs * self.overhead
         regular = regular_batches * self.batch_time
@@ -181,14 +173,6 @@ class CostModel:
         """Return Formula 2: t_regular = sum over i = 1..n of T * b. Seconds."""
         return schedule.epochs * self.batch_time * self.batches()
 
-    def formula_3(self, schedule: Schedule) -> int:
-        """Return Formula 3, epochs pruned where window divides epochs: see :attr:`Schedule.formula_3`."""
-        return schedule.formula_3
-
-    def formula_4(self, schedule: Schedule) -> int:
-        """Return Formula 4, epochs pruned otherwise: see :attr:`Schedule.formula_4`."""
-        return schedule.formula_4
-
     def formula_5(self, schedule: Schedule) -> float:
         """Return Formula 5 as printed: b_prune = (1/n) (sum over n_prune of T + sum over n - n_prune of T).
 
@@ -199,9 +183,7 @@ class CostModel:
 
     def formula_5_meant(self, schedule: Schedule, prune: int | float) -> float:
         """Return Formula 5 as meant: b_prune = (n_p * ceil((N-P)/B) + (n-n_p) * ceil(N/B)) / n. Batches."""
-        pruned = len(schedule.pruned_epochs)
-        total = pruned * self.batches(prune) + (schedule.epochs - pruned) * self.batches()
-        return total / schedule.epochs
+        return self._all_batches(schedule, prune) / schedule.epochs
 
     def formula_6(self, schedule: Schedule, prune: int | float) -> float:
         """Return Formula 6: t_prune = sum over n of (T * b_prune) + sum over n_prune of t0. Seconds.
@@ -215,3 +197,8 @@ class CostModel:
     def formula_7(self, schedule: Schedule, prune: int | float) -> float:
         """Return Formula 7: t_save = t_regular - t_prune, with t_prune as in Formula 6. Seconds."""
         return self.formula_2(schedule) - self.formula_6(schedule, prune)
+
+    def _all_batches(self, schedule: Schedule, prune: int | float) -> int:
+        """Return the batches of a whole run, with `prune` samples left out of its pruned epochs."""
+        pruned = len(schedule.pruned_epochs)
+        return pruned * self.batches(prune) + (schedule.epochs - pruned) * self.batches()

@@ -12,7 +12,7 @@ from prunedata.errors import ScheduleError
 from prunedata.plan.cost import CostModel, Prediction
 from prunedata.plan.schedule import Schedule
 
-BLOCK = 5
+BLOCK, MOST = 5, 5  # epochs in a block, proposals
 STARTS = tuple(Fraction(twelfths, 12) for twelfths in (4, 3, 5, 2, 6))  # of a window, the likeliest first
 ATTENUATIONS = (1.0, 1.5, 2.0)
 PRUNE_FRACTIONS = tuple(percent / 100 for percent in range(5, 55, 5))
@@ -48,9 +48,8 @@ def propose(
     window: int | tuple[int, ...],
     *,
     reading: Literal["aligned", "printed"] = "aligned",
-    most: int = 5,
 ) -> list[Proposal]:
-    """Return up to `most` proposals that save at least `target_percent` of the time of `epochs` epochs.
+    """Return up to five proposals that save at least `target_percent` of the time of `epochs` epochs.
 
     There is one proposal for each fraction of the samples to prune, from 0.05 to 0.5: the one that saves least above
     the target. Starts lie from a sixth to a half of the shortest window, blocks have 5 epochs. The proposals nearest
@@ -77,8 +76,8 @@ def propose(
             f"Expected a saving that can be reached. Got {target:g}%: the largest proposed for this "
             f"window and batch size is {largest:.2f}%: ask for less, or plan a schedule of your own."
         )
-    return sorted(best.values(), key=lambda p: (_overshoot(p, target), p.prune))[:most]
 
+    def rank(proposal: Proposal) -> tuple[int, float]:
+        return int((proposal.prediction.saved_percent - target) / OVERSHOOT_STEP), proposal.prune
 
-def _overshoot(proposal: Proposal, target: float) -> int:
-    return int((proposal.prediction.saved_percent - target) / OVERSHOOT_STEP)
+    return sorted(best.values(), key=rank)[:MOST]

@@ -2,6 +2,7 @@ import os
 import shlex
 import subprocess
 import sys
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -79,7 +80,7 @@ def test_plan_in_json_is_the_prediction(prints_json, reading):
     found = prints_json(f"{PLAN} --overhead 0.5 --reading {reading}")
     assert found.keys() >= KEYS
     schedule = Schedule(200, 60, 20, 5, 4, 2, reading)
-    expected = CostModel(50_000, 128, 0.016, 0.5).predict(schedule, 0.2).to_dict()
+    expected = asdict(CostModel(50_000, 128, 0.016, 0.5).predict(schedule, 0.2))
     assert {name: found[name] for name in expected} == expected
     assert found["pruned_epoch_numbers"] == list(schedule.pruned_epochs)
     assert Schedule.from_dict(found["schedule"]) == schedule
