@@ -10,20 +10,6 @@ from prunedata.counting.counts import batch_means, hit_limits
 from prunedata.errors import LossError
 from prunedata.types import Counts, Guesses, Ids, Means, Recorded, Sizes
 
-__all__ = [
-    "NOTHING",
-    "NO_NUMBER",
-    "Batches",
-    "Taken",
-    "bad_batches",
-    "complaint",
-    "filled",
-    "plain_ids",
-    "plain_losses",
-    "rounds",
-    "shape_hint",
-]
-
 NO_NUMBER, NOTHING = -1, -2
 """In the place of a guess: for a visit with a logit that is NaN, and for one without logits."""
 
@@ -61,26 +47,47 @@ class Batches(NamedTuple):
         means = batch_means(losses.astype(np.float64), sizes) if sizes.size else np.zeros(0)
         return Batches(self.ids[which], losses, sizes, means, None if self.guesses is None else self.guesses[which])
 
+    def bad(self, samples: int) -> npt.NDArray[np.bool_]:
+        """Return which batches cannot be recorded, shape (batches,): a mean is finite exactly if all losses are."""
+        ids, _, sizes, means, guesses = self
+        bad = ~np.isfinite(means)
+        if guesses is not None:
+            bad |= np.logical_or.reduceat(guesses == NO_NUMBER, np.cumsum(sizes) - sizes)
+        # One pass finds ids that are too large, and negative ones, which are huge as unsigned numbers.
+        if int(ids.view(np.uint64).max()) >= samples:
+            bad |= np.logical_or.reduceat(_unknown(ids, samples), np.cumsum(sizes) - sizes)
+        return bad
 
-class Taken(NamedTuple):
-    """The contents of a buffer. The arrays are valid until the next batch is put in."""
+    def complaint(self, first: int, samples: int) -> str:
+        """Return the error message for these batches, of which the first is number ``first`` of its epoch."""
+        ids, losses, sizes, means, guesses = self
+        batch = np.repeat(np.arange(first, first + len(sizes)), sizes)
+        unknown, wild = _unknown(ids, samples), ~np.isfinite(losses)
+        # A sum of finite losses may be infinite.
+        overflown = np.repeat(~np.isfinite(means) & (np.add.reduceat(wild, np.cumsum(sizes) - sizes) == 0), sizes)
+        cure, messages = "leave the batch out, and call pruner.skip(n) for it", []
 
-    good: Batches | None
-    """The batches that can be recorded, if any."""
-    complaint: str
-    """The error message for the other batches; empty if there are none."""
+        def at(which: npt.NDArray[np.bool_]) -> str:
+            numbers = np.unique(batch[which])
+            return f"in {f'batch {numbers[0]}' if numbers.size == 1 else f'batches {_few(numbers)}'} of this epoch"
 
-
-def bad_batches(batches: Batches, samples: int) -> npt.NDArray[np.bool_]:
-    """Return which batches cannot be recorded, shape (batches,). A mean is finite exactly if all losses are."""
-    ids, _, sizes, means, guesses = batches
-    bad = ~np.isfinite(means)
-    if guesses is not None:
-        bad |= np.logical_or.reduceat(guesses == NO_NUMBER, np.cumsum(sizes) - sizes)
-    # One pass finds ids that are too large, and negative ones, which are huge as unsigned numbers.
-    if int(ids.view(np.uint64).max()) >= samples:
-        bad |= np.logical_or.reduceat(_unknown(ids, samples), np.cumsum(sizes) - sizes)
-    return bad
+        if unknown.any():
+            messages.append(f"Expected ids from 0 to {samples - 1}. Got {_few(ids[unknown])} {at(unknown)}.")
+        if wild.any():
+            got = f"{_few(losses[wild])} for the samples {_few(ids[wild])} {at(wild)}"
+            messages.append(
+                f"Expected finite losses. Got {got}. The mean of such a batch finds no hits: {cure}, or lower the "
+                "learning rate."
+            )
+        if overflown.any():
+            got = f"a sum too large for float64 {at(overflown)}, from losses as {_few(losses[overflown])}"
+            messages.append(f"Expected losses whose sum is finite. Got {got}: {cure}.")
+        if guesses is not None and (lacking := guesses == NO_NUMBER).any():
+            got = f"NaN for the samples {_few(ids[lacking])} {at(lacking)}"
+            messages.append(
+                f"Expected logits that are numbers. Got {got}: {cure}, or observe its losses without logits."
+            )
+        return " ".join(messages)
 
 
 def _unknown(ids: Ids, samples: int) -> npt.NDArray[np.bool_]:
@@ -97,46 +104,6 @@ def filled(losses: Recorded, sizes: Sizes) -> Recorded:
     found: Recorded = losses.copy()
     found[~fine] = means[batch[~fine]]
     return found
-
-
-def complaint(batches: Batches, first: int, samples: int) -> str:
-    """Return the error message for bad batches, of which the first is number ``first`` of its epoch."""
-    ids, losses, sizes, means, guesses = batches
-    batch = np.repeat(np.arange(first, first + len(sizes)), sizes)
-    unknown, wild = _unknown(ids, samples), ~np.isfinite(losses)
-    # A sum of finite losses may be infinite.
-    overflown = np.repeat(~np.isfinite(means) & (np.add.reduceat(wild, np.cumsum(sizes) - sizes) == 0), sizes)
-    messages = []
-    if unknown.any():
-        messages.append(
-            f"Expected ids from 0 to {samples - 1}. "
-            f"Got {_few(ids[unknown])} in {_batches(batch[unknown])} of this epoch."
-        )
-    if wild.any():
-        messages.append(
-            f"Expected finite losses. Got {_few(losses[wild])} for the samples {_few(ids[wild])} in "
-            f"{_batches(batch[wild])} of this epoch. The mean of such a batch finds no hits: leave the batch out, and "
-            "call pruner.skip(n) for it, or lower the learning rate."
-        )
-    if overflown.any():
-        messages.append(
-            f"Expected losses whose sum is finite. Got a sum too large for float64 in {_batches(batch[overflown])} "
-            f"of this epoch, from losses as {_few(losses[overflown])}: leave the batch out, and call pruner.skip(n) "
-            "for it."
-        )
-    if guesses is not None and (lacking := guesses == NO_NUMBER).any():
-        messages.append(
-            f"Expected logits that are numbers. Got NaN for the samples {_few(ids[lacking])} in "
-            f"{_batches(batch[lacking])} of this epoch: leave the batch out, and call pruner.skip(n) for it, or "
-            "observe its losses without logits."
-        )
-    return " ".join(messages)
-
-
-def _batches(numbers: npt.NDArray[np.intp]) -> str:
-    """Name batches by their numbers in the epoch, from 0."""
-    which = np.unique(numbers)
-    return f"batch {which[0]}" if which.size == 1 else f"batches {_few(which)}"
 
 
 def _few(values: npt.NDArray[Any], most: int = 5) -> str:

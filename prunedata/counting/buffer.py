@@ -5,29 +5,27 @@ with the means of the batches.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from prunedata.counting.batches import (
-    NO_NUMBER,
-    NOTHING,
-    Batches,
-    Taken,
-    bad_batches,
-    complaint,
-    filled,
-    plain_ids,
-    plain_losses,
-)
+from prunedata.counting.batches import NO_NUMBER, NOTHING, Batches, filled, plain_ids, plain_losses
 from prunedata.counting.counts import batch_means
 from prunedata.errors import LossError
 from prunedata.types import Guesses, Ids, Means, Recorded, Sizes
 
-__all__ = ["LossBuffer"]
-
 CAPACITY = 1 << 16
 """Losses in a buffer: enough to spread the cost of a call, few enough to stay in a processor's cache."""
+
+
+class Taken(NamedTuple):
+    """The contents of a buffer: the batches that can be recorded, if any, and the error message for others, or none.
+
+    The arrays are valid until the next batch is put in.
+    """
+
+    good: Batches | None
+    complaint: str
 
 
 class LossBuffer:
@@ -162,11 +160,11 @@ class LossBuffer:
                 losses = filled(losses, sizes)
                 means = self._means(losses, sizes)
         batches = Batches(ids, losses, sizes, means, guesses)
-        bad = bad_batches(batches, self.samples)
+        bad = batches.bad(self.samples)
         if not bad.any():
             return Taken(batches, "")
         good = None if bad.all() else batches.of(np.repeat(~bad, sizes))
-        return Taken(good, complaint(batches, first, self.samples))
+        return Taken(good, batches.complaint(first, self.samples))
 
     def _means(self, losses: Recorded, sizes: Sizes) -> Means:
         # A ufunc casts part by part, so that a batch's sum would depend on where the parts end. So cast all at once,
@@ -182,4 +180,4 @@ class LossBuffer:
     def _is_good(self, ids: Ids, losses: Recorded, guesses: Any) -> bool:
         with np.errstate(invalid="ignore", over="ignore"):
             total = losses.sum(dtype=np.float64, keepdims=True)
-        return not bad_batches(Batches(ids, losses, np.array([ids.size]), total, guesses), self.samples).any()
+        return not Batches(ids, losses, np.array([ids.size]), total, guesses).bad(self.samples).any()

@@ -9,8 +9,6 @@ import numpy.typing as npt
 from prunedata.errors import LossError
 from prunedata.types import Array, Arrays, Counts, Ids, Losses, Means, Recorded, Sizes, smallest_unsigned
 
-__all__ = ["SampleCounts", "Tally", "batch_means", "each_batch", "find_hits", "hit_limits"]
-
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, np.newaxis], axis=1).astype("<u4")
 _FOUR = np.ascontiguousarray(_BITS[:, 0::2] | _BITS[:, 1::2] << 16).view("V16").ravel()
 """The numbers of four samples in a tally, by a byte with two bits for each: whether it was observed, and hit."""

@@ -19,8 +19,6 @@ from prunedata.errors import LossError
 from prunedata.store.state import GUESS, LABEL, NARROW, span_of
 from prunedata.types import Array, Arrays, Counts, Floats, Guesses, Ids, Mask
 
-__all__ = ["MOST_CLASSES", "Guess", "are_multiples", "classes_in", "plain_labels", "two_likeliest"]
-
 MOST_CLASSES = PAIR = 1 << 15
 """A visit's guess is one int32: the most likely class times this, plus the second most likely one."""
 IGNORED = -100

@@ -12,8 +12,6 @@ from prunedata.errors import PrunedataError
 from prunedata.store.state import OPEN, RunState
 from prunedata.types import Array, Arrays
 
-__all__ = ["join", "joined"]
-
 NOT_ADDED = frozenset({"seconds", "overhead", "place"})
 """What an epoch's meter has of time and place: of several processes the largest value counts."""
 

@@ -13,8 +13,6 @@ from prunedata.policies.rules import MEAN_EXCESS, High
 from prunedata.store.state import DTYPES, GUESS, LABEL, OPEN
 from prunedata.types import Array, Arrays, Counts, Recorded
 
-__all__ = ["SUMS", "SampleArrays"]
-
 CHUNK = 1 << 15  # means that are computed at once: few enough that temporaries reuse memory
 LARGEST = 1e30
 """Largest excess of one loss: the sum over the visits of a sample in an epoch is then finite in float32."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from prunedata.checks import warn
-from prunedata.counting.batches import Taken, plain_ids
-from prunedata.counting.buffer import LossBuffer
+from prunedata.counting.batches import plain_ids
+from prunedata.counting.buffer import LossBuffer, Taken
 from prunedata.counting.counts import SampleCounts, Tally
 from prunedata.counting.guess import are_multiples, plain_labels
 from prunedata.errors import LossError, NeverPrunesWarning, NotInEpoch, PrunedataError, SkippedSamples, UnweighedWarning
