@@ -27,7 +27,9 @@ def _at_least(low: int) -> Callable[[str, Any], int | None]:
     return lambda name, value: None if value is None else integer(name, value, low)
 
 
-def _one_of(*allowed: str) -> Callable[[str, Any], str]:
+def one_of(*allowed: str) -> Callable[[str, Any], str]:
+    """Return a check that a value is one of some words: given its name and the value, it returns the value."""
+
     def plain(name: str, value: Any) -> str:
         if not isinstance(value, str) or value not in allowed:
             raise PrunedataError(f"Expected {name} to be {' or '.join(map(repr, allowed))}. Got {shown(value)}.")
@@ -49,6 +51,6 @@ OPTIONS = (
     Option("seed", _integer(-(1 << 63), (1 << 64) - 1), 0, always=True),
     Option("batch_size", _at_least(1), always=True),
     Option("classes", _at_least(2)),
-    Option("leave_out", _one_of("delivery", "weight", "nothing"), "delivery"),
+    Option("leave_out", one_of("delivery", "weight", "nothing"), "delivery"),
     Option("holdout", _share),
 )

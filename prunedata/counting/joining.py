@@ -138,12 +138,8 @@ def _merged(first: RunState, state: RunState) -> RunState:
     )
     meter = dict(first.meter)
     for name, value in state.meter.items():
-        if name not in meter:
-            meter[name] = value
-        elif name in NOT_ADDED:
-            meter[name] = max(meter[name], value)
-        else:
-            meter[name] += value
+        before = meter.get(name, 0)
+        meter[name] = max(before, value) if name in NOT_ADDED else before + value
     return replace(
         first,
         complete=first.complete and state.complete,

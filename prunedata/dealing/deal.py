@@ -41,8 +41,9 @@ class Deal:
     _weights: Weights | None
     worker: Hashable
     attempt: int = 1
-    _reads: list[bool] = field(default_factory=list, repr=False)
+    _reads: list[bool] = field(default_factory=list)
     """Not empty once weights were read; one list for all deals of an epoch in the dealer's process."""
+    _since: float = 0.0  # when it was dealt, by the dealer's clock
 
     @property
     def weights(self) -> Weights | None:
@@ -109,17 +110,6 @@ def until_done(ask: Callable[[], Deal | Wait | None], poll: float) -> Iterator[D
             yield deal
 
 
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """A batch of the epoch, and which worker has had it since when."""
-
-    number: int
-    ids: Ids
-    attempt: int = 0
-    worker: Hashable = None
-    since: float = 0.0
-
-
 class Deck:
     """The batches of an epoch. Each is to be dealt, or out with a worker, or settled; it is settled once.
 
@@ -129,25 +119,25 @@ class Deck:
 
     def __init__(self, epoch: Epoch, batch_size: int, skip: Collection[int] = ()) -> None:
         self.epoch = epoch
-        self.out: dict[str, Batch] = {}
-        """The batches that workers have, by ticket."""
+        self.out: dict[str, Deal] = {}
+        """The deals that workers have, by ticket."""
         self.reads: list[bool] = []
         """Not empty once the weights of a deal were read."""
         self._fresh = self._cut(epoch, batch_size, skip)
         self._next = next(self._fresh, None)  # one ahead, to know whether there is one
-        self._returned: list[tuple[int, Batch]] = []
+        self._returned: list[tuple[int, Ids, int]] = []  # a heap: number, ids, and how often each was dealt
         self.withdrawn: set[str] = set()
         """Tickets of deals that were taken back."""
         # A dealer that is restored has another deck, and with it another token: old tickets name nothing in it.
         self.token, self.dealt = token_hex(6), 0
 
     @staticmethod
-    def _cut(epoch: Epoch, batch_size: int, skip: Collection[int]) -> Iterator[Batch]:
+    def _cut(epoch: Epoch, batch_size: int, skip: Collection[int]) -> Iterator[tuple[int, Ids]]:
         resumed = epoch.remaining is not epoch.keep
         for number, cut in enumerate(cut_batches(epoch.order_of(epoch.keep), batch_size)):
             ids = np.array(cut[epoch.remaining[cut]] if resumed else cut, dtype=np.int64)
             if ids.size and number not in skip:
-                yield Batch(number, read_only(ids))
+                yield number, read_only(ids)
 
     @property
     def has_more(self) -> bool:
@@ -162,25 +152,30 @@ class Deck:
     def deal(self, worker: Hashable, now: float) -> Deal:
         """Deal the first batch that is to be dealt; one that came back goes before a new one."""
         if self._returned:
-            _, batch = heappop(self._returned)
+            number, ids, before = heappop(self._returned)
         else:
             assert self._next is not None
-            batch, self._next = self._next, next(self._fresh, None)
-        batch = replace(batch, attempt=batch.attempt + 1, worker=worker, since=now)
+            (number, ids), before = self._next, 0
+            self._next = next(self._fresh, None)
         ticket = f"{self.token}-{self.dealt}"
-        self.out[ticket] = batch
         self.dealt += 1
-        weights = read_only(self.epoch.detached().factors(batch.ids)) if self.epoch.is_weighed else None
-        return Deal(ticket, self.epoch.number, batch.number, batch.ids, weights, worker, batch.attempt, self.reads)
+        weights = read_only(self.epoch.detached().factors(ids)) if self.epoch.is_weighed else None
+        deal = Deal(ticket, self.epoch.number, number, ids, weights, worker, before + 1, self.reads, now)
+        self.out[ticket] = deal
+        return deal
 
-    def take_back(self, which: Callable[[Batch], bool]) -> int:
+    def take_back(self, which: Callable[[Deal], bool]) -> int:
         """Withdraw deals, so that their batches are dealt again; return how many samples these have."""
-        tickets = [ticket for ticket, batch in self.out.items() if which(batch)]
-        self.withdrawn.update(tickets)
-        batches = [self.out.pop(ticket) for ticket in tickets]
-        for batch in batches:
-            heappush(self._returned, (batch.number, batch))
-        return sum(batch.ids.size for batch in batches)
+        deals = [deal for deal in self.out.values() if which(deal)]
+        for deal in deals:
+            del self.out[deal.ticket]
+            self.withdrawn.add(deal.ticket)
+            heappush(self._returned, (deal.number, deal.ids, deal.attempt))
+        return sum(deal.ids.size for deal in deals)
+
+    def take_back_overdue(self, before: float) -> None:
+        """Withdraw the deals that were dealt up to a moment of the dealer's clock."""
+        self.take_back(lambda deal: deal._since <= before)
 
 
 def why_void(deck: Deck | None, ticket: object) -> str:

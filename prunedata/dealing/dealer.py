@@ -9,7 +9,7 @@ import numpy as np
 
 from prunedata.checks import LARGEST, integer, real, shown
 from prunedata.counting.batches import plain_losses
-from prunedata.dealing.deal import Batch, Deal, Deck, Receipt, Wait, until_done, why_void
+from prunedata.dealing.deal import Deal, Deck, Receipt, Wait, until_done, why_void
 from prunedata.errors import LossError, NotInEpoch, PrunedataError, SkippedSamples
 from prunedata.run.adapter import Adapter
 from prunedata.run.pruner import Pruner
@@ -103,8 +103,8 @@ class Dealer:
         """How many samples each worker has been dealt and has not reported."""
         with self._uninterrupted:
             samples: Counter[Hashable] = Counter()
-            for batch in self._out.values():
-                samples[batch.worker] += batch.ids.size
+            for deal in self._out.values():
+                samples[deal.worker] += deal.ids.size
             return dict(samples)
 
     @property
@@ -128,20 +128,8 @@ class Dealer:
         Deal, Wait or None
             A batch; or that there is none until others have reported theirs; or None, when the run is done.
         """
-        if not isinstance(worker, Hashable):
-            raise PrunedataError(f"Expected the name of a worker, as a str or an int. Got {worker!r}.")
-        with self._uninterrupted:
-            if self.deal_again_after is not None:
-                before = self._clock() - self.deal_again_after
-                self._take_back(lambda batch: batch.since <= before)
-            while not self.is_finished:
-                deck = self._open()
-                if deck.has_more:
-                    return deck.deal(worker, self._clock())
-                if not (deck.is_done and self.auto_end):
-                    return Wait(deck.epoch.number, sum(batch.ids.size for batch in deck.out.values()))
-                self._end(deck)  # an epoch that was restored when it was done already
-            return None
+        found = self.deal_many(worker, 1)
+        return found[0] if isinstance(found, list) else found
 
     def deal_many(self, worker: Hashable, most: int) -> list[Deal] | Wait | None:
         """Give a worker its next batches, up to ``most`` of one epoch: one call in place of several.
@@ -154,15 +142,23 @@ class Dealer:
         list of Deal, Wait or None
             At least one batch; or as :meth:`deal`.
         """
+        if not isinstance(worker, Hashable):
+            raise PrunedataError(f"Expected the name of a worker, as a str or an int. Got {worker!r}.")
         most = integer("most", most, 1)
         with self._uninterrupted:
-            first = self.deal(worker)
-            if not isinstance(first, Deal):
-                return first
-            deck, deals = self._open(), [first]
-            while len(deals) < most and deck.has_more:
-                deals.append(deck.deal(worker, self._clock()))
-            return deals
+            if self.deal_again_after is not None and self._deck is not None:
+                self._deck.take_back_overdue(self._clock() - self.deal_again_after)
+            while not self.is_finished:
+                deck = self._open()
+                deals: list[Deal] = []
+                while len(deals) < most and deck.has_more:
+                    deals.append(deck.deal(worker, self._clock()))
+                if deals:
+                    return deals
+                if not (deck.is_done and self.auto_end):
+                    return Wait(deck.epoch.number, sum(deal.ids.size for deal in deck.out.values()))
+                self._end(deck)  # an epoch that was restored when it was done already
+            return None
 
     def deals(self, worker: Hashable, *, poll: float = 0.01) -> Iterator[Deal]:
         """Yield a worker's batches until the run is done, asking again every ``poll`` seconds while there is none."""
@@ -255,7 +251,8 @@ class Dealer:
         int
             How many samples it had. If it reports them later, the report does not count.
         """
-        return self._take_back(lambda batch: batch.worker == worker)
+        with self._uninterrupted:
+            return 0 if self._deck is None else self._deck.take_back(lambda deal: deal.worker == worker)
 
     # -- the epochs
 
@@ -342,7 +339,7 @@ class Dealer:
     # -- within
 
     @property
-    def _out(self) -> dict[str, Batch]:
+    def _out(self) -> dict[str, Deal]:
         return {} if self._deck is None else self._deck.out
 
     def _open(self) -> Deck:
@@ -385,10 +382,6 @@ class Dealer:
             if self.pruner.next_epoch != deck.epoch.number:
                 self._deck = None
                 self._skipped.clear()
-
-    def _take_back(self, which: Callable[[Batch], bool]) -> int:
-        with self._uninterrupted:
-            return 0 if self._deck is None else self._deck.take_back(which)
 
 
 class _Watch(Adapter):

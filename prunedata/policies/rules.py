@@ -47,10 +47,7 @@ class LastLoss:
 class MovingAverage(ABC):
     """Prune the samples with the highest moving average of a measure of their losses.
 
-    Parameters
-    ----------
-    decay : float
-        Weight of all earlier visits beside the newest one; at least 0 and below 1. 0 is the last loss alone.
+    ``decay`` is as for :class:`RunningLoss`.
     """
 
     decay: float = 0.8

@@ -33,12 +33,8 @@ class DurableStore(LocalStore):
 
     async def _open(self, **options: Any) -> None:
         if not self.read_only:
-            await asyncio.to_thread(self.make_folder)
+            await asyncio.to_thread(make_folder, self.root)
         await super()._open(**options)
-
-    def make_folder(self) -> None:
-        """Make the folder of the store, if it does not exist."""
-        _make_folder(self.root)
 
     def check_writable(self) -> None:
         """Raise :class:`PermissionError` if this user could not commit here."""
@@ -201,7 +197,7 @@ _sync_bytes = getattr(os, "fdatasync", os.fsync)
 
 
 def _replace_durably(path: Path, value: Buffer) -> None:
-    _make_folder(path.parent)
+    make_folder(path.parent)
     # A name of its own for each write, so that another writer, which should not exist, cannot tear this file.
     part = path.with_name(f"{path.name}.{secrets.token_hex(8)}{PARTIAL}")
     try:
@@ -216,11 +212,11 @@ def _replace_durably(path: Path, value: Buffer) -> None:
     _sync_folder(path.parent)
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
     """Make a folder, and sync its name: a file is only durable if its folder is."""
     if folder.is_dir():
         return
-    _make_folder(folder.parent)
+    make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
     _sync_folder(folder.parent)
 

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from prunedata.checks import shown
 from prunedata.errors import DamagedStore, ForeignStore, PrunedataError, RunExists, StoreError
-from prunedata.store.durable import DurableStore, read_bytes, write_bytes
+from prunedata.store.durable import DurableStore, make_folder, read_bytes, write_bytes
 from prunedata.store.location import StoreLike, explain_errors, open_location, refuse_leftovers
 from prunedata.store.lock import WriteLock
 from prunedata.store.pointer import MOST, Records, decode_pointer, encode_pointer
@@ -142,7 +142,7 @@ class RunStore:
         """Lock the store, if it can be locked, and is not locked yet."""
         if self._folder is not None and self._lock is None:
             with self._explain_errors("write"):
-                self._folder.make_folder()
+                make_folder(self._folder.root)
                 self._folder.check_writable()
                 self._lock = WriteLock(self._folder.root)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from prunedata.checks import LARGEST, integer, printable, real, shown
 from prunedata.errors import PrunedataError
-from prunedata.options import OPTIONS
+from prunedata.options import OPTIONS, one_of
 from prunedata.plan.schedule import Schedule
 
 COUNTING = ("counts", "hits", "visits")  # the arrays that every run has, of any unsigned dtype
@@ -114,14 +114,6 @@ def _maybe(schema: Schema) -> Check:
     return lambda name, value: None if value is None else check(name, value, schema)
 
 
-def _one_of(*known: str) -> Check:
-    def one_of(name: str, value: Any) -> None:
-        if not isinstance(value, str) or value not in known:
-            raise PrunedataError(f"Expected {name} to be one of {', '.join(known)}. Got {shown(value)}.")
-
-    return one_of
-
-
 def _plain(name: str, value: Any, left: int = DEEPEST) -> None:
     """Check a value that JSON can hold, whose numbers can be compared and added."""
     if not left:
@@ -146,12 +138,11 @@ def _scalar(name: str, value: Any) -> None:
 
 
 def _schedule(name: str, value: Any) -> Schedule:
+    _of_kind(dict)(name, value)
     _plain(name, value)
-    window = value.get("window") if isinstance(value, dict) else None
+    window = value.get("window")
     if isinstance(window, list | str | dict) and len(window) > MOST_WINDOWS:
         raise PrunedataError(f"Expected at most {MOST_WINDOWS:,} windows in {name}. Got {len(window):,}.")
-    if not isinstance(value, dict):
-        raise PrunedataError(f"Expected {name} to be a dict. Got {shown(value)}.")
     return Schedule.from_dict(value)
 
 
@@ -194,7 +185,7 @@ RECORD = {
     **dict.fromkeys(("samples?", "lost?", "fresh?"), COUNT), "*": _scalar,
 }  # fmt: skip
 ADVICE = {
-    "verdict": _one_of("watch", "prune"), "policy": _maybe(POLICY), "prune": COUNT,
+    "verdict": one_of("watch", "prune"), "policy": _maybe(POLICY), "prune": COUNT,
     "schedule": _maybe(_schedule), "saving_percent": AMOUNT, "evidence": [TEXT], "onset": _maybe(COUNT),
     "lost": AMOUNT, "shorter": _maybe(_whole(1)), "doubted": COUNT,
 }  # fmt: skip
@@ -202,12 +193,8 @@ ADVICE = {
 
 def _shared(name: str, value: Any) -> None:
     """Check how processes share global batches, or that they share steps."""
-    check(name, value, {"steps": _true} if isinstance(value, dict) and "steps" in value else SHARED)
-
-
-def _true(name: str, value: Any) -> None:
-    if value is not True:
-        raise PrunedataError(f"Expected {name} to be true. Got {shown(value)}.")
+    if not (isinstance(value, dict) and len(value) == 1 and value.get("steps") is True):
+        check(name, value, SHARED)
 
 
 def _fingerprint(name: str, value: Any) -> None:

@@ -3,6 +3,7 @@
 import copy
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
 
@@ -99,20 +100,18 @@ def _check_update(policy: Policy, samples: int, seed: int) -> None:
     passed = dict(arrays)
     ids, losses = random.permutation(samples)[:BATCH].astype(np.int64), random.normal(size=BATCH)
     given = {"ids": ids, "losses": losses, "means": np.full(BATCH, losses.mean())}
-    before = {name: array.copy() for name, array in given.items()}
-    policy.update(passed, **given)
+    with _unchanged("update", given):
+        policy.update(passed, **given)
     if passed.keys() != arrays.keys() or any(passed[name] is not array for name, array in arrays.items()):
         _broken("update", "update() to change arrays in place, as in arrays['loss'][ids] = losses", "other arrays")
-    _check_unchanged("update", given, before)
 
 
 def _check_choice(policy: Policy, known: Known) -> None:
     """Check ``scores`` and ``weights`` for what is known at one moment."""
     policy = copy.deepcopy(policy)
     given = {"counts": known.counts, "hits": known.hits, "visits": known.visits, **known.arrays}
-    before = {name: array.copy() for name, array in given.items()}
-    scores = _numbers("scores", lambda: policy.scores(known), known)
-    _check_unchanged("scores", given, before)
+    with _unchanged("scores", given):
+        scores = _numbers("scores", lambda: policy.scores(known), known)
     if _wraps_around(policy, known, scores):
         got = "another: unsigned integers wrap around below zero, so make them floats first"
         _broken("scores", "the same order from scores() when the counts are signed", got)
@@ -120,9 +119,8 @@ def _check_choice(policy: Policy, known: Known) -> None:
         return
     weigher: Weigher = policy
     keep = keep_mask(scores, known.num_pruned, seed=0, epoch=0)
-    given["keep"], before["keep"] = keep, keep.copy()
-    _numbers("weights", lambda: weigher.weights(keep, known), known)
-    _check_unchanged("weights", given, before)
+    with _unchanged("weights", given | {"keep": keep}):
+        _numbers("weights", lambda: weigher.weights(keep, known), known)
 
 
 def _numbers(name: str, ask: Callable[[], Array], known: Known) -> Array:
@@ -142,7 +140,11 @@ def _numbers(name: str, ask: Callable[[], Array], known: Known) -> Array:
     return got
 
 
-def _check_unchanged(promise: str, given: Arrays, before: Arrays) -> None:
+@contextmanager
+def _unchanged(promise: str, given: Arrays) -> Iterator[None]:
+    """Check that the method of a promise leaves its arguments as they are."""
+    before = {name: array.copy() for name, array in given.items()}
+    yield
     for name, array in given.items():
         if not _equal(array, before[name]):
             _broken(promise, f"{promise}() to leave {name} as it is", "another content")
