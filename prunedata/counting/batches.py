@@ -15,26 +15,13 @@ NO_NUMBER, NOTHING = -1, -2
 
 
 class Batches(NamedTuple):
-    """Checked batches, one after the other.
+    """Checked batches, one after the other."""
 
-    Attributes
-    ----------
-    ids : ndarray of int64, shape (visits,)
-    losses : ndarray of float32 or float64, shape (visits,)
-        Of the dtype in which they came.
-    sizes : ndarray of int, shape (batches,)
-        Samples in each batch; their sum is ``visits``.
-    means : ndarray of float64, shape (batches,)
-        The mean loss of each batch.
-    guesses : ndarray of int32, shape (visits,), or None
-        The guess of each visit, see :func:`prunedata.counting.guess.two_likeliest`. None without logits.
-    """
-
-    ids: Ids
-    losses: Recorded
-    sizes: Sizes
-    means: Means
-    guesses: Guesses | None = None
+    ids: Ids  # shape (visits,)
+    losses: Recorded  # in the dtype in which they came, shape (visits,)
+    sizes: Sizes  # samples in each batch, shape (batches,); their sum is the number of visits
+    means: Means  # the mean loss of each batch, shape (batches,)
+    guesses: Guesses | None = None  # see prunedata.counting.guess.two_likeliest: shape (visits,); None without logits
 
     def hits(self, tolerance: float) -> npt.NDArray[np.bool_]:
         """Return which visits are hits (Algorithm 1, line 5), shape (visits,), without the care of ``find_hits``."""

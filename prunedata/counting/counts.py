@@ -152,19 +152,12 @@ class Tally:
 class SampleCounts:
     """The counts of each sample after the finished epochs of a run. Every change returns a new object.
 
-    Attributes
-    ----------
-    counts : ndarray of unsigned int, shape (samples,)
-        DroppingCount: hits in the current window.
-    hits, visits : ndarray of unsigned int, shape (samples,)
-        Hits, and times observed, in the whole run.
-
-    Each is uint8 at first, and gets wider when it must.
+    Each array has the shape (samples,). It is uint8 at first, and gets wider when it must.
     """
 
-    counts: Counts
-    hits: Counts
-    visits: Counts
+    counts: Counts  # DroppingCount: hits in the current window
+    hits: Counts  # in the whole run
+    visits: Counts  # times observed in the whole run
 
     @classmethod
     def empty(cls, samples: int) -> "SampleCounts":

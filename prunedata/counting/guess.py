@@ -117,23 +117,13 @@ def plain_labels(labels: Any, samples: int) -> npt.NDArray[np.int64]:
 class Guess:
     """Updates the guess and the label of each sample, the arrays ``guess`` and ``label``, once logits or labels come.
 
-    Parameters
-    ----------
-    classes : int, optional
-        The number of classes, if it is known before.
-    labels : tuple of ndarray, optional
-        The number of each sample's label, shape (samples,), and the place of each such number in the logits, -1 for
-        none.
-
-    Attributes
-    ----------
-    classes : int
-        The number of classes of the logits that came; 0 before.
+    ``classes`` is the number of classes, if it is known before. ``labels`` are, if they were given, the number of each
+    sample's label, shape (samples,), and the place of each such number in the logits, -1 for none.
     """
 
     def __init__(self, classes: int | None = None, labels: tuple[Array, Array] | None = None) -> None:
         self._expected, self._labels = classes, labels
-        self.classes = 0
+        self.classes = 0  # in the logits that came
 
     def check(self, classes: int) -> None:
         """Raise :class:`LossError` if the run does not have this number of classes."""

@@ -1,6 +1,7 @@
 """Arrays beside the counts, one number for each sample: ``mean_excess``, ``guess``, ``high``, and a policy's own."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from prunedata.counting.guess import Guess
 from prunedata.errors import PrunedataError
 from prunedata.policies.protocol import Watcher
 from prunedata.policies.rules import MEAN_EXCESS, High
+from prunedata.store.schema import NUMBERS
 from prunedata.store.state import DTYPES, GUESS, LABEL, OPEN
 from prunedata.types import Array, Arrays, Counts, Recorded
 
@@ -18,9 +20,6 @@ LARGEST = 1e30
 """Largest excess of one loss: the sum over the visits of a sample in an epoch is then finite in float32."""
 SUMS = frozenset({MEAN_EXCESS})
 """Arrays that in an open epoch have sums over the epoch: those of several processes add up."""
-
-KINDS = {"i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8)}
-"""The dtypes that a store can keep: kinds, and their bytes."""
 
 
 class SampleArrays:
@@ -31,19 +30,10 @@ class SampleArrays:
     The mean excess, ``mean_excess``, float32, is how far a sample's losses were above the means of their batches, on
     average. It ranks suspects. The loss of a wrong label stays above the mean of its batch until the network has
     memorized the label: so nothing is added from the memorization onset on (docs/evidence/turn.md).
-
-    Attributes
-    ----------
-    finished : dict of ndarray, shape (samples,)
-        By name. The names of the watchers' arrays must differ.
-    adds_excess : bool
-        Whether losses are added to the mean excess; False from the memorization onset on.
-    guess : Guess
-        Updates guesses and labels. Their arrays exist once logits or labels came.
     """
 
     def __init__(self, samples: int, watchers: Sequence[Watcher], guess: Guess | None = None) -> None:
-        self.finished: Arrays = {}
+        self.finished: Arrays = {}  # by name, each of shape (samples,)
         self._owners: list[tuple[Watcher, list[str]]] = []
         for watcher in watchers:
             arrays = watcher.arrays(samples)
@@ -57,10 +47,11 @@ class SampleArrays:
             if arrays:
                 self._owners.append((watcher, list(arrays)))
         self.finished[MEAN_EXCESS] = np.zeros(samples, dtype=np.float32)
-        self.adds_excess, self.guess = True, guess or Guess()
+        self.adds_excess = True  # whether losses are added to the mean excess
+        self.guess = guess or Guess()
         self._room: Recorded = np.empty(0, dtype=np.float32)
 
-    def _check(self, watcher: Watcher, name: object, array: object, samples: int) -> None:
+    def _check(self, watcher: Watcher, name: object, array: Any, samples: int) -> None:
         if not isinstance(name, str) or not name.isidentifier():
             raise PrunedataError(
                 f"Expected the name of an array to be a word of letters, digits and _, such as 'loss'. Got {name!r}."
@@ -69,17 +60,13 @@ class SampleArrays:
             raise PrunedataError(
                 f"Expected arrays with names of their own. Got {name!r}, which is taken: choose another."
             )
-        if isinstance(array, np.ndarray):
-            storable = array.dtype.itemsize in KINDS.get(array.dtype.kind, ()) and array.dtype.isnative
-            if array.shape == (samples,) and storable:
-                return
-            found = f"shape {array.shape}, {array.dtype}"
-        else:
-            found = repr(array)
-        raise PrunedataError(
-            f"Expected the array {name} of shape ({samples},) and an integer or floating dtype of up to 64 bits, in "
-            f"this machine's byte order, as np.uint8 for True and False. Got {found}."
-        )
+        storable = isinstance(array, np.ndarray) and array.dtype.isnative and array.dtype.str[1:] in NUMBERS
+        if not storable or array.shape != (samples,):
+            found = f"shape {array.shape}, {array.dtype}" if isinstance(array, np.ndarray) else repr(array)
+            raise PrunedataError(
+                f"Expected the array {name} of shape ({samples},) and an integer or floating dtype of up to 64 bits, "
+                f"in this machine's byte order, as np.uint8 for True and False. Got {found}."
+            )
 
     def copies(self) -> Arrays:
         """Return the arrays that an epoch begins with and may change."""

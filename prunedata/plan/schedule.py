@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import cached_property, partial
 from itertools import accumulate, pairwise
 from numbers import Real
+from operator import itemgetter
 from typing import Any, Literal, cast
 
 from prunedata import checks
@@ -152,10 +153,6 @@ class Schedule:
         return tuple((a, b - a) for a, b in pairwise([*firsts, self.epochs]))
 
     @cached_property
-    def _firsts(self) -> tuple[int, ...]:
-        return tuple(first for first, _ in self.windows)
-
-    @cached_property
     def _starts(self) -> tuple[int, ...]:
         """The start in force, one per window (aligned) or one per epoch (printed)."""
         printed = self.reading == "printed"
@@ -170,8 +167,8 @@ class Schedule:
 
     def _window_at(self, epoch: int) -> tuple[int, int]:
         """Return number and first epoch of the window in which `epoch` lies."""
-        number = bisect_right(self._firsts, epoch) - 1
-        return number, self._firsts[number]
+        number = bisect_right(self.windows, epoch, key=itemgetter(0)) - 1
+        return number, self.windows[number][0]
 
     def start_at(self, epoch: int) -> int:
         """Return the start (StartingPoint) in force at `epoch`, after attenuation."""
@@ -227,7 +224,7 @@ class Schedule:
         epoch, window = integer("epoch", epoch, 0, self.epochs - 1), integer("window", window, 1)
         if self.reading == "printed":
             raise ScheduleError("Expected reading='aligned' to change the window mid-run. Got 'printed'.")
-        edges = [*(first for first in self._firsts if first < epoch), epoch]
+        edges = [*(first for first, _ in self.windows if first < epoch), epoch]
         edges += range(epoch + window, self.epochs + window, window)
         lengths = tuple(b - a for a, b in pairwise(edges))
         return replace(self, window=lengths)

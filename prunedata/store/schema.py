@@ -18,6 +18,7 @@ from prunedata.plan.schedule import Schedule
 
 COUNTING = ("counts", "hits", "visits")  # the arrays that every run has, of any unsigned dtype
 UNSIGNED = ("u1", "u2", "u4", "u8")
+NUMBERS = (*UNSIGNED, "i1", "i2", "i4", "i8", "f2", "f4", "f8")  # the dtypes that a store can keep
 DTYPES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((*COUNTING, "labels"), UNSIGNED), "mean_excess": ("f4",), "tally": ("u4",), "high": ("u2", "u4"),
     "guess": ("u2", "u4"), "label": ("u2",), "waiting": ("f8",), "waiting-step": ("i4",),
@@ -75,8 +76,7 @@ def dtype_of(orders: str) -> Check:
 
     Names of other dtypes, as those of Python's objects, are not even given to numpy.
     """
-    kinds = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")
-    names = {np.dtype(order + kind).str for order in orders for kind in kinds}
+    names = {np.dtype(order + kind).str for order in orders for kind in NUMBERS}
 
     def dtype(name: str, value: Any) -> None:
         if not isinstance(value, str) or value not in names:

@@ -32,8 +32,20 @@ def check_weights(case: Case) -> None:
             if hasattr(run.loader, "observe"):
                 raise ValueError("Expected Case.weigh, as the loader has observe(). Got none.")
             raise SkippedClause("weights", "it needs weigh")
-        for _ in run.epochs():
-            _check_weighted(run, case.weigh)
+        for epoch in run.epochs():
+            for pair in run.loader:
+                ids, numbers = run.read(pair)
+                losses = losses_of(numbers, epoch.number)
+                run.pruner.observe(losses, ids)
+                weights = np.ones(ids.size) if epoch.weights is None else epoch.weights[ids]
+                expected, got = float(np.mean(weights * losses)), float(case.weigh(run.loader, pair[0], losses))
+                if not np.isclose(expected, got, rtol=1e-4):
+                    run.broken(f"a loss of {expected:g} for the samples {shorten(ids)} in {run.where}", f"{got:g}")
+            epoch.apply_weights()  # as was compared above
+            seen = np.flatnonzero(epoch.keep)
+            wrong = seen[~np.isclose(run.pruner.arrays["loss"][seen], losses_of(seen, epoch.number))]
+            if wrong.size:
+                run.broken(f"losses without weights to be recorded in {run.where}", f"others for {shorten(wrong)}")
 
 
 def check_parity(case: Case) -> None:
@@ -107,23 +119,6 @@ def _amounts(case: Case, workers: int) -> list[tuple[int, int]]:
     run = Run(case, "attached once", workers)
     delivered = [int(run.whole().sum()) for _ in run.epochs()]
     return list(zip(delivered, (record["observed"] for record in run.pruner.history), strict=True))
-
-
-def _check_weighted(run: Run, weigh: Any) -> None:
-    epoch = run.epoch
-    for pair in run.loader:
-        ids, numbers = run.read(pair)
-        losses = losses_of(numbers, epoch.number)
-        run.pruner.observe(losses, ids)
-        weights = np.ones(ids.size) if epoch.weights is None else epoch.weights[ids]
-        expected, got = float(np.mean(weights * losses)), float(weigh(run.loader, pair[0], losses))
-        if not np.isclose(expected, got, rtol=1e-4):
-            run.broken(f"a loss of {expected:g} for the samples {shorten(ids)} in {run.where}", f"{got:g}")
-    epoch.apply_weights()  # as was compared above
-    seen = np.flatnonzero(epoch.keep)
-    wrong = seen[~np.isclose(run.pruner.arrays["loss"][seen], losses_of(seen, epoch.number))]
-    if wrong.size:
-        run.broken(f"losses without weights to be recorded in {run.where}", f"others for {shorten(wrong)}")
 
 
 def _structure(batch: Any) -> str:
