@@ -17,22 +17,13 @@ DIGITS = 16  # hexadecimal digits of a hash in a file
 
 
 def hash_keys(keys: Any) -> Keys:
-    """Return a hash of each key: the same on every machine, and in every version of Python.
+    """Return a hash of each key, shape (samples,): the same on every machine, and in every version of Python.
 
-    Parameters
-    ----------
-    keys : sequence or array of str, bytes or int
-        One for each sample. A key is compared as text: ``7``, ``"7"`` and ``b"7"`` are the same key.
+    ``keys`` is a sequence or an array of str, bytes or int, one for each sample. A key is compared as text: ``7``,
+    ``"7"`` and ``b"7"`` are the same key. Its hash is BLAKE2b of 64 bits of this text in UTF-8, which ``b2sum -l 64``
+    prints in hexadecimal digits.
 
-    Returns
-    -------
-    ndarray of uint64, shape (samples,)
-        BLAKE2b of 64 bits of each text in UTF-8, which ``b2sum -l 64`` prints in hexadecimal digits.
-
-    Raises
-    ------
-    PrunedataError
-        If a key is of another type, or comes twice; or if two keys have the same hash.
+    Raises :class:`PrunedataError` if a key is of another type, or comes twice; or if two keys have the same hash.
     """
     if isinstance(keys, str | bytes) or not (hasattr(keys, "__array__") or hasattr(keys, "__iter__")):
         raise PrunedataError(f"Expected keys to be a sequence with one key for each sample. Got {shown(keys)}.")

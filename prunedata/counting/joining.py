@@ -55,12 +55,8 @@ def joined(states: Iterable[RunState]) -> RunState:
     """Join the states that the processes of a run have saved, one each, to one state.
 
     Any number of processes can resume from it. States are read one by one, so that an iterator over many needs the
-    memory of two.
-
-    Raises
-    ------
-    PrunedataError
-        If they are not the states of all processes of one run, each once and saved at one moment.
+    memory of two. Raises :class:`PrunedataError` if they are not the states of all processes of one run, each once and
+    saved at one moment.
     """
     result: RunState | None = None
     ranks: list[int] = []

@@ -135,12 +135,7 @@ class Dealer:
         """Give a worker its next batches, up to ``most`` of one epoch: one call in place of several.
 
         At the end of an epoch the others wait for a worker that has several batches left: let ``most`` be small beside
-        the batches that a worker gets in an epoch.
-
-        Returns
-        -------
-        list of Deal, Wait or None
-            At least one batch; or as :meth:`deal`.
+        the batches that a worker gets in an epoch. Returns at least one batch; or a Wait or None, as :meth:`deal`.
         """
         if not isinstance(worker, Hashable):
             raise PrunedataError(f"Expected the name of a worker, as a str or an int. Got {worker!r}.")
@@ -246,10 +241,7 @@ class Dealer:
     def lost(self, worker: Hashable) -> int:
         """Take back the batches of a worker that died or leaves, to deal them to others.
 
-        Returns
-        -------
-        int
-            How many samples it had. If it reports them later, the report does not count.
+        Returns how many samples it had. If it reports them later, the report does not count.
         """
         with self._uninterrupted:
             return 0 if self._deck is None else self._deck.take_back(lambda deal: deal.worker == worker)
@@ -259,12 +251,8 @@ class Dealer:
     def end_epoch(self) -> None:
         """End the open epoch and commit it. For dealers with ``auto_end=False``.
 
-        Raises
-        ------
-        NotInEpoch
-            If no epoch is open.
-        SkippedSamples
-            If not every batch is observed or skipped. The epoch stays open.
+        Raises :class:`NotInEpoch` if no epoch is open, and :class:`SkippedSamples` if not every batch is observed or
+        skipped: then the epoch stays open.
         """
         with self._uninterrupted:
             deck = self._deck

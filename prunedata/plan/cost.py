@@ -5,32 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from numbers import Real
 
-from prunedata import checks
 from prunedata.errors import ScheduleError
-from prunedata.plan.schedule import Schedule
-
-real, integer = partial(checks.real, error=ScheduleError), partial(checks.integer, error=ScheduleError)
+from prunedata.plan.schedule import Schedule, integer, real
 
 
 def count_pruned(samples: int, prune: int | float | str) -> int:
-    """Return PruningNum: how many of `samples` a pruned epoch leaves out.
+    """Return PruningNum: how many of `samples`, at least 1, a pruned epoch leaves out.
 
-    Parameters
-    ----------
-    samples : int
-        Samples in the data set, at least 1.
-    prune : int, float or str
-        A number of samples, from 0 to ``samples - 1``; or a fraction strictly between 0 and 1, read as the decimal
-        that you wrote: 0.29 of 100 is 29, although float arithmetic gives 28; or a percentage such as ``"20%"``.
-        Rounded down.
-
-    Raises
-    ------
-    ScheduleError
-        If `prune` is none of these; pruning all samples leaves nothing to train on.
+    `prune` is a number of samples, from 0 to ``samples - 1``; or a fraction strictly between 0 and 1, read as the
+    decimal that you wrote: 0.29 of 100 is 29, although float arithmetic gives 28; or a percentage such as ``"20%"``.
+    Rounded down. Raises :class:`ScheduleError` if it is none of these; pruning all samples leaves nothing to train on.
     """
     samples = integer("samples", samples, 1)
     amount: object = _fraction(prune) if isinstance(prune, str) else prune  # a NumPy number may come too

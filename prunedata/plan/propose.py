@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from prunedata.checks import real
 from prunedata.errors import ScheduleError
 from prunedata.plan.cost import CostModel, Prediction
-from prunedata.plan.schedule import Schedule
+from prunedata.plan.schedule import Schedule, real
 
 BLOCK, MOST = 5, 5  # epochs in a block, proposals
 STARTS = tuple(Fraction(twelfths, 12) for twelfths in (4, 3, 5, 2, 6))  # of a window, the likeliest first
@@ -55,12 +54,9 @@ def propose(
     the target. Starts lie from a sixth to a half of the shortest window, blocks have 5 epochs. The proposals nearest
     to the target come first (in steps of half a percent), then those with the smallest fraction.
 
-    Raises
-    ------
-    ScheduleError
-        If none reaches the target; the message has the largest saving that can be reached.
+    Raises :class:`ScheduleError` if none reaches the target; the message has the largest saving that can be reached.
     """
-    target = real("target_percent", target_percent, 0.0, above=True, error=ScheduleError)
+    target = real("target_percent", target_percent, 0.0, above=True)
     best: dict[float, Proposal] = {}
     largest = 0.0
     for schedule in _schedules(epochs, window, reading):

@@ -88,11 +88,9 @@ class Schedule:
                 )
 
     def _plain_window(self) -> int | tuple[int, ...]:
-        if not isinstance(self.window, Iterable):
-            return integer("window", self.window, 1)
         try:
-            lengths = list(self.window)
-        except (TypeError, NotImplementedError):  # an array without axes, or a view of several
+            lengths = list(cast("Iterable[int]", self.window))
+        except (TypeError, NotImplementedError):  # an int, an array without axes, or a view of several
             return integer("window", self.window, 1)
         return tuple(integer("each window", length, 1) for length in lengths)
 

@@ -92,7 +92,12 @@ def decode_pointer(raw: bytes, location: str) -> dict[str, Any]:
             f"Expected a run of prunedata at {location}. Got a zarr node of another kind: name another place."
         )
     pointer: dict[str, Any] = attributes[ATTRIBUTE]
-    _check_format(pointer.get("format") if isinstance(pointer, dict) else None, location)
+    found = pointer.get("format") if isinstance(pointer, dict) else None
+    if type(found) is not int or found != FORMAT:
+        raise ForeignStore(
+            f"Expected a store of format {FORMAT} at {location}. Got format {shown(found)}: another version of "
+            "prunedata wrote it, or it is damaged. Begin a new run in another store."
+        )
     digest = pointer.pop("digest", None)
     is_group = node.get("zarr_format") == 3 and node.get("node_type") == "group"
     if digest != _digest(pointer, location) or not is_group:
@@ -102,14 +107,6 @@ def decode_pointer(raw: bytes, location: str) -> dict[str, Any]:
     except PrunedataError as error:
         raise DamagedStore(f"Expected a pointer in {location}/zarr.json. {error}") from error
     return pointer
-
-
-def _check_format(found: object, location: str) -> None:
-    if type(found) is not int or found != FORMAT:
-        raise ForeignStore(
-            f"Expected a store of format {FORMAT} at {location}. Got format {shown(found)}: another version of "
-            "prunedata wrote it, or it is damaged. Begin a new run in another store."
-        )
 
 
 def _digest(pointer: dict[str, Any], location: str) -> int:
