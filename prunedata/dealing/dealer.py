@@ -189,20 +189,19 @@ class Dealer:
             or :meth:`skip` it.
         """
         with self._uninterrupted:
-            ticket = _ticket(deal)
-            batch = self._out.get(ticket)
-            if batch is None:
-                return Receipt(False, why_void(self._deck, ticket))
-            deck, checked = self._open(), _checked(losses, batch.ids)
+            found = self._find(deal)
+            if isinstance(found, Receipt):
+                return found
+            deck, checked = self._open(), _checked(losses, found.ids)
             latest = self._latest(version, newest)
             self.pruner.take_over()
-            self.pruner.record(checked, batch.ids)
+            self.pruner.record(checked, found.ids)
             if version is not None:
                 self._newest = max(self._newest, latest)
                 self._staleness[latest - int(version)] += 1
             if isinstance(deal, Deal) and deal.was_read:
                 deck.reads[:] = [True]  # a copy of it was, in the worker's process
-            self._settle(deck, ticket)
+            self._settle(deck, found.ticket)
             return Receipt(True, "recorded")
 
     def observe_many(
@@ -215,11 +214,9 @@ class Dealer:
         with self._uninterrupted:
             reports = list(reports)
             for deal, losses in reports:
-                batch = self._out.get(_ticket(deal))
-                if batch is None:
-                    why_void(self._deck, _ticket(deal))
-                else:
-                    _checked(losses, batch.ids)
+                found = self._find(deal)
+                if isinstance(found, Deal):
+                    _checked(losses, found.ids)
             self._latest(version, newest)
             return [self.observe(deal, losses, version=version, newest=newest) for deal, losses in reports]
 
@@ -229,13 +226,12 @@ class Dealer:
         Returns a receipt as :meth:`observe` does.
         """
         with self._uninterrupted:
-            ticket = _ticket(deal)
-            batch = self._out.get(ticket)
-            if batch is None:
-                return Receipt(False, why_void(self._deck, ticket))
-            self.pruner.skip(batch.ids.size)
-            self._skipped[batch.number] = batch.ids.size
-            self._settle(self._open(), ticket)
+            found = self._find(deal)
+            if isinstance(found, Receipt):
+                return found
+            self.pruner.skip(found.ids.size)
+            self._skipped[found.number] = found.ids.size
+            self._settle(self._open(), found.ticket)
             return Receipt(True, "skipped")
 
     def lost(self, worker: Hashable) -> int:
@@ -330,6 +326,11 @@ class Dealer:
     def _out(self) -> dict[str, Deal]:
         return {} if self._deck is None else self._deck.out
 
+    def _find(self, deal: Deal | str) -> Deal | Receipt:
+        """Return the deal of a report; or the receipt of one that doesn't count, as no worker has its deal."""
+        ticket = deal.ticket if isinstance(deal, Deal) else deal
+        return self._out.get(ticket) or Receipt(False, why_void(self._deck, ticket))
+
     def _open(self) -> Deck:
         if self._deck is None:
             self.pruner.take_over()
@@ -386,10 +387,6 @@ class _Watch(Adapter):
 
     def forget(self) -> None:
         self.dealer.forget()
-
-
-def _ticket(deal: Deal | str) -> str:
-    return deal.ticket if isinstance(deal, Deal) else deal
 
 
 def _checked(losses: Any, ids: Ids) -> Recorded:
