@@ -1,13 +1,12 @@
 """Algorithm 1 over arrays: which losses of a batch are hits, and how often each sample was hit."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from prunedata.errors import LossError
-from prunedata.types import Array, Arrays, Counts, Ids, Losses, Means, Recorded, Sizes, smallest_unsigned
+from prunedata.types import Array, Counts, Ids, Losses, Means, Recorded, Sizes, smallest_unsigned
 
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, np.newaxis], axis=1).astype("<u4")
 _FOUR = np.ascontiguousarray(_BITS[:, 0::2] | _BITS[:, 1::2] << 16).view("V16").ravel()
@@ -148,8 +147,7 @@ class Tally:
             raise LossError(f"Expected a sample to be observed at most {self.LIMIT} times in an epoch. Got more.")
 
 
-@dataclass(frozen=True, eq=False)
-class SampleCounts:
+class SampleCounts(NamedTuple):
     """The counts of each sample after the finished epochs of a run. Every change returns a new object.
 
     Each array has the shape (samples,). It is uint8 at first, and gets wider when it must.
@@ -172,10 +170,6 @@ class SampleCounts:
         """
         before = np.zeros_like(self.counts) if reset else self.counts
         return SampleCounts(_sum(before, tally.hits), _sum(self.hits, tally.hits), _sum(self.visits, tally.visits))
-
-    def arrays(self) -> Arrays:
-        """Return the three arrays by name, as a store keeps them."""
-        return {"counts": self.counts, "hits": self.hits, "visits": self.visits}
 
 
 def _sum(before: Counts, more: npt.NDArray[np.uint16]) -> Counts:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from prunedata.checks import real, shown
 from prunedata.errors import PrunedataError
+from prunedata.options import one_of
 from prunedata.policies.protocol import Known, Policy
 from prunedata.types import Array, Arrays, Ids, Losses, Mask, smallest_unsigned
 
@@ -19,13 +20,6 @@ def hit_rate(known: Known) -> npt.NDArray[np.uint16]:
     """Return hits over visits of the whole run in steps of 1/65535, shape (samples,); 0 for unobserved samples."""
     scaled = known.hits.astype(np.uint64) * np.uint64(65535)
     return (scaled // np.maximum(known.visits, 1)).astype(np.uint16)
-
-
-def check_by(by: str, *allowed: str) -> None:
-    """Raise :class:`PrunedataError` if `by` is none of the allowed values."""
-    if by not in allowed:
-        others = ", ".join(map(repr, allowed[:-1]))
-        raise PrunedataError(f"Expected by={others} or {allowed[-1]!r}. Got {by!r}.")
 
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -100,7 +94,7 @@ class DroppingCount:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tolerance", real("tolerance", self.tolerance, 0.0))
-        check_by(self.by, "window", "run")
+        one_of("window", "run")("by", self.by)
 
     def scores(self, known: Known) -> Array:
         """Return the counts; or hits over visits in steps of 1/65535, distinct for all fractions up to 255 visits."""
@@ -128,7 +122,7 @@ class EasyPruning(LastLoss):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tolerance", real("tolerance", self.tolerance, 0.0))
-        check_by(self.by, "loss", "window", "run")
+        one_of("loss", "window", "run")("by", self.by)
 
     def arrays(self, samples: int) -> dict[str, Array]:
         """Return ``loss``, the last loss of each sample; nothing if samples are sorted by hits."""

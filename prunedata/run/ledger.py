@@ -53,7 +53,7 @@ class Ledger:
     @property
     def saved(self) -> Arrays:
         """The arrays to save, by name; not copies."""
-        return self.counts.arrays() | self.arrays.finished
+        return self.counts._asdict() | self.arrays.finished
 
     def check(self, state: RunState) -> None:
         """Raise :class:`PrunedataError` unless a state has the arrays of this run's policy, in their own dtypes."""

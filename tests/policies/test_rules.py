@@ -87,8 +87,8 @@ def test_numpy_numbers_become_plain_ones(kind, name, number, plain):
     ("kinds", "name", "values", "told"),
     [
         ((DroppingCount, EasyPruning), "tolerance", [-0.1, np.nan, np.inf, None, "0.5", True, [1.0]], "tolerance"),
-        ((DroppingCount,), "by", ["epoch", "", None, 3, "Window"], "by='window' or 'run'. Got"),
-        ((EasyPruning,), "by", ["epoch", "", None, 3, "Window"], "by='loss', 'window' or 'run'. Got"),
+        ((DroppingCount,), "by", ["epoch", "", None, 3, "Window"], "by to be 'window' or 'run'. Got"),
+        ((EasyPruning,), "by", ["epoch", "", None, 3, "Window"], "by to be 'loss' or 'window' or 'run'. Got"),
         ((LossRanked,), "ratio", [0, 1, -0.5, 2, np.nan, np.inf, None, "0.5", True], "ratio to be .* Got"),
         ((RunningLoss, BoundedLoss), "decay", [-0.1, 1, 1.5, np.nan, "0.5", None], "decay to be .* Got"),
     ],
