@@ -38,8 +38,7 @@ class ByWeight(WeighingTrainer):
 
     def get_train_dataloader(self) -> Any:
         """As the Trainer's. Its batches have the samples' ids, as ``prunedata_ids``."""
-        plain: Any = super()
-        loader, deal = unprepared(self.accelerator, plain.get_train_dataloader)
+        loader, deal = unprepared(self.accelerator, super().get_train_dataloader)
         prepared = deal(self._own.with_ids(loader))
         self._own.dealt(loader, prepared)
         self._batches = self._own.batches
@@ -47,8 +46,7 @@ class ByWeight(WeighingTrainer):
 
     def set_initial_training_values(self, args: Any, dataloader: Any) -> Any:
         """As the Trainer's. A run that goes on with other rows has as many epochs, or steps, as it was given."""
-        plain: Any = super()
-        epochs, updates, *rest, total = plain.set_initial_training_values(args, dataloader)
+        epochs, updates, *rest, total = super().set_initial_training_values(args, dataloader)
         if self._stand is not None and self._batches is not None:
             done, began = self.pruner.next_epoch, self._stand.began
             if args.max_steps > 0:
@@ -59,8 +57,7 @@ class ByWeight(WeighingTrainer):
         return epochs, updates, *rest, total
 
     def _init_training_state(self, *args: Any, **options: Any) -> tuple[int, int]:
-        plain: Any = super()
-        found: tuple[int, int] = plain._init_training_state(*args, **options)
+        found: tuple[int, int] = super()._init_training_state(*args, **options)
         if self._stand is None:
             return found
         step, total = self.state.global_step, self.state.max_steps
@@ -70,7 +67,6 @@ class ByWeight(WeighingTrainer):
         return self.pruner.next_epoch, skipped * self.args.gradient_accumulation_steps
 
     def _run_epoch(self, **options: Any) -> Any:
-        plain: Any = super()
         pruner, number = self.pruner, options["epoch"]
         passes, epochs = self.state.num_train_epochs, pruner.schedule.epochs
         if number >= epochs or (self._batches is not None and passes > epochs):
@@ -85,7 +81,7 @@ class ByWeight(WeighingTrainer):
         self._given = np.zeros(pruner.samples, dtype=np.bool_)
         self._said = Delivery(number, given=epoch.keep)
         self._run.add_delivery("the trainer's", self._said)
-        result = plain._run_epoch(**options)
+        result = super()._run_epoch(**options)
         over = not self.control.should_training_stop or bool(self._given[epoch.keep].all())
         if over and pruner.next_epoch == number:
             self._end()

@@ -227,10 +227,10 @@ def _refuse(args: Any, refused: dict[str, str], rebalances: str) -> None:
 # -- losses and loaders
 
 
-def check_loss(trainer: Any, pruner: Pruner, ours: type, *, own_losses: bool) -> None:
+def check_loss(trainer: Any, pruner: Pruner, *, own_losses: bool) -> None:
     """Raise :class:`PrunedataError` if the losses of samples cannot be computed, or not weighted as needed.
 
-    ``ours`` is the class whose ``compute_loss`` weighs; ``own_losses`` says whether the user defined the samples'.
+    ``own_losses`` says whether the user defined those of the samples.
     """
     kind, args = type(trainer), trainer.args
     some_out = pruner.leave_out == "weight" or pruner.holdout is not None
@@ -239,7 +239,7 @@ def check_loss(trainer: Any, pruner: Pruner, ours: type, *, own_losses: bool) ->
             "Expected average_tokens_across_devices=True, because the mean is over the batches of all processes. Got "
             'False: leave it out, or build the Pruner without leave_out="weight" and holdout.'
         )
-    own, stock = compute_loss_owner(kind, ours)
+    own, stock = compute_loss_owner(kind)
     name = "compute_loss_func" if callable(trainer.compute_loss_func) else f"{own.__name__}.compute_loss"
     theirs = stock and not callable(trainer.compute_loss_func)
     if not theirs and not own_losses:

@@ -132,19 +132,19 @@ class ForwardWatch:
         return loss + ((self._weights.to(self._sums.device) - 1) * self._sums).sum() * part
 
 
-def compute_loss_owner(kind: type, ours: type) -> tuple[type, bool]:
-    """Return the class whose ``compute_loss`` a trainer of this kind has beside ours, and if it is stock."""
-    own = next(each for each in kind.__mro__ if each is not ours and "compute_loss" in vars(each))
+def compute_loss_owner(kind: type) -> tuple[type, bool]:
+    """Return the class whose ``compute_loss`` a trainer of this kind has, and if it is stock."""
+    own = next(each for each in kind.__mro__ if "compute_loss" in vars(each))
     return own, (own.__module__.partition(".")[0], own.__name__) in STOCK
 
 
-def may_be_asked(trainer: Any, ours: type) -> bool:
+def may_be_asked(trainer: Any) -> bool:
     """Whether ``compute_loss`` can be called with ``return_outputs=True`` and does the same as without.
 
     TRL's own makes another forward pass for it.
     """
     kind = type(trainer)
-    if compute_loss_owner(kind, ours)[1] or any(each.__module__.startswith("trl.") for each in kind.__mro__):
+    if compute_loss_owner(kind)[1] or any(each.__module__.startswith("trl.") for each in kind.__mro__):
         return False
     takes = inspect.signature(trainer.compute_loss).parameters
     return "return_outputs" in takes or any(each.kind is each.VAR_KEYWORD for each in takes.values())

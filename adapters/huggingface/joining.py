@@ -11,7 +11,7 @@ from prunedata.adapters.huggingface.by_weight import ByWeight
 from prunedata.adapters.huggingface.checks import check_release
 from prunedata.adapters.huggingface.ids import packed_starts
 from prunedata.adapters.huggingface.trainer import ExactEpochs, PruneTrainerMixin
-from prunedata.adapters.huggingface.weighing import WeighingTrainer
+from prunedata.adapters.huggingface.weighing import AnyTrainer, WeighingTrainer
 from prunedata.adapters.torch.prints import names_in
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
@@ -95,7 +95,7 @@ def wrap(
     return trainer
 
 
-class _Searching:
+class _Searching(AnyTrainer):  # type: ignore[misc]
     """A Trainer that joins a run of its own whenever it trains: of that trial of a search."""
 
     _make_pruner: Callable[[Any], Pruner]
@@ -104,7 +104,6 @@ class _Searching:
 
     def train(self, *args: Any, **options: Any) -> Any:
         """As the Trainer's, in one thread."""
-        plain: Any = super()
         here = threading.get_ident()
         self._thread = here if self._thread is None else self._thread
         if self._thread != here:
@@ -114,12 +113,11 @@ class _Searching:
                 "hyperparameter_search(storage='sqlite:///search.db', study_name='search', load_if_exists=True), or "
                 "search with backend='ray'."
             )
-        return plain.train(*args, **options)
+        return super().train(*args, **options)
 
     def _hp_search_setup(self, trial: Any) -> None:
-        plain, kind = cast(Any, super()), type(self)
-        plain._hp_search_setup(trial)  # the model and the arguments are then those of the trial
-        handler = cast(Any, self).callback_handler
+        super()._hp_search_setup(trial)  # the model and the arguments are then those of the trial
+        kind, handler = type(self), cast(Any, self.callback_handler)
         handler.callbacks = [one for one in handler.callbacks if not isinstance(one, ExactEpochs)]
         vars(handler).pop("on_evaluate", None)
         self.__class__ = kind.__mro__[kind.__mro__.index(_Searching) - 1]  # without what pruned the trial before

@@ -71,16 +71,14 @@ class PruneTrainerMixin(WeighingTrainer):
 
     def get_train_dataloader(self) -> Any:
         """As the Trainer's, pruned. Its batches have the samples' ids, as ``prunedata_ids``."""
-        plain: Any = super()
         # As it is before accelerate deals it to the processes: the pruned order is dealt already.
-        loader, _ = unprepared(self.accelerator, plain.get_train_dataloader)
+        loader, _ = unprepared(self.accelerator, super().get_train_dataloader)
         checks.check_loader(loader, self.pruner, self.args.world_size)
         self._loader = BatchesWithIds(wrap(loader, self.pruner, with_ids=True))
         return self._loader
 
     def _get_train_sampler(self, *args: Any, **options: Any) -> Any:
-        plain: Any = super()
-        self._sampler = plain._get_train_sampler(*args, **options)
+        self._sampler = super()._get_train_sampler(*args, **options)
         if type(self._sampler) is LengthGroupedSampler:
             self._sampler.gives_once = True  # type: ignore[attr-defined]
         if hasattr(self._sampler, "generator") and self._sampler.generator is None:
@@ -97,13 +95,12 @@ class PruneTrainerMixin(WeighingTrainer):
 
     def set_initial_training_values(self, args: Any, dataloader: Any) -> Any:
         """As the Trainer's, for epochs of different lengths."""
-        plain: Any = super()
         if self._loader is None:
             raise PrunedataError(
                 f"Expected the get_train_dataloader of PruneTrainerMixin. Got that of {type(self).__name__}: define it "
                 "in another class, Mine(Trainer), and derive the trainer from (PruneTrainerMixin, Mine)."
             )
-        total_train_batch_size = checks.check_values(plain.set_initial_training_values(args, dataloader), args)
+        total_train_batch_size = checks.check_values(super().set_initial_training_values(args, dataloader), args)
         pruner, steps = self.pruner, self._steps
         epochs = pruner.schedule.epochs
         first = min(pruner.next_epoch, epochs - 1)
@@ -111,8 +108,7 @@ class PruneTrainerMixin(WeighingTrainer):
         return epochs, steps.of(first), pruner.samples, visits, total_train_batch_size, batches, steps.total
 
     def _init_training_state(self, *args: Any, **options: Any) -> tuple[int, int]:
-        plain: Any = super()
-        plain._init_training_state(*args, **options)
+        super()._init_training_state(*args, **options)
         epoch, steps = self.pruner.next_epoch, self._steps
         checks.check_steps(self.state, epochs=self.pruner.schedule.epochs, steps=steps.total)
         behind = self.state.global_step - steps.before(epoch)
@@ -127,7 +123,6 @@ class PruneTrainerMixin(WeighingTrainer):
         return epoch, 0  # the loader itself leaves out what is behind
 
     def _run_epoch(self, **options: Any) -> Any:
-        plain: Any = super()
         self._follow_changes()
         epoch = self._begin_epoch(options["epoch"])
         steps = self._steps
@@ -139,7 +134,7 @@ class PruneTrainerMixin(WeighingTrainer):
             self._sampler.generator.manual_seed(int(state[0]))
         left = self._batches - behind
         options |= {"steps_in_epoch": left, "num_update_steps_per_epoch": -(-left // steps.accumulate)}
-        result = plain._run_epoch(**options)
+        result = super()._run_epoch(**options)
         if self._trained < self._batches and not self.control.should_training_stop:
             self.pruner.end_epoch()  # says what was skipped
         return result

@@ -42,24 +42,16 @@ def hand_over(handler: Any, pruner: Pruner) -> Callable[..., Any]:
     return on_evaluate
 
 
-class WeighingTrainer:
+AnyTrainer: Any = object
+"""Stands for the Trainer's class that comes after ours, where type checkers know none."""
+
+
+class WeighingTrainer(AnyTrainer):  # type: ignore[misc]
     """Trains on the samples that count, by ``Epoch.loss_weights``, and records the losses of each step.
 
     Samples that count nothing lose their labels before those of a step are counted; or, where a loss knows no label
     that has none, their rows leave the batch.
     """
-
-    # The Trainer's own.
-    accelerator: Any
-    args: Any
-    callback_handler: Any
-    compute_loss_context_manager: Any
-    control: Any
-    lr_scheduler: Any
-    model: Any
-    state: Any
-    train_dataset: Any
-    _prepare_inputs: Any
 
     pruner: Pruner
 
@@ -78,13 +70,13 @@ class WeighingTrainer:
         """Look at the losses of the samples from now on."""
         self.pruner = pruner
         self._own_losses = type(self).sample_losses is not WeighingTrainer.sample_losses
-        check_loss(self, pruner, WeighingTrainer, own_losses=self._own_losses)
+        check_loss(self, pruner, own_losses=self._own_losses)
         self._head = HeadLosses(self)
         self._watch = ForwardWatch(
             self._losses_of, lambda outputs, inputs: logits_of(outputs, inputs, self.model), waits=self._own_losses
         )
         self._divisor = Divisor(self, self._watch, own_losses=self._own_losses)
-        self._asks = self._own_losses and may_be_asked(self, WeighingTrainer)
+        self._asks = self._own_losses and may_be_asked(self)
         self._run = pruner.attach(TorchRun(pruner))
         self._run.joins_batches = True  # those of one optimizer step
         self.callback_handler.on_evaluate = hand_over(self.callback_handler, pruner)
@@ -117,25 +109,22 @@ class WeighingTrainer:
     # -- the Trainer's own methods, in the order in which it calls them
 
     def _inner_training_loop(self, *args: Any, **options: Any) -> Any:
-        plain: Any = super()
         self._stand = checkpoint.load(options.get("resume_from_checkpoint"), self.args, self.pruner)
         self._changes = () if self._stand is None else self._stand.changes
-        return plain._inner_training_loop(*args, **options)
+        return super()._inner_training_loop(*args, **options)
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """As the Trainer's. If the number of steps has changed before the run was resumed, it changes again."""
-        plain: Any = super()
         made = self.lr_scheduler is None
-        scheduler = plain.create_scheduler(self._changes[0].old if self._changes else num_training_steps, optimizer)
+        scheduler = super().create_scheduler(self._changes[0].old if self._changes else num_training_steps, optimizer)
         for change in self._changes if made else ():
             stretch(scheduler, change)
         return scheduler
 
     def _get_num_items_in_batch(self, batch_samples: list[Any], *args: Any, **options: Any) -> Any:
         """As the Trainer's, of what counts: it is called with all batches of a step, before the first is trained on."""
-        plain: Any = super()
         if not any(IDS in batch for batch in batch_samples):
-            return plain._get_num_items_in_batch(batch_samples, *args, **options)
+            return super()._get_num_items_in_batch(batch_samples, *args, **options)
         seen, parts = [], []
         for batch in batch_samples:
             part = self._leave_out(batch)
@@ -147,7 +136,7 @@ class WeighingTrainer:
                 seen[-1] = dict(batch)  # the Trainer counts all labels but these
                 without_labels(seen[-1], part.counted[part.in_batch], {"labels": IGNORED, "shift_labels": IGNORED})
         self._weigh_parts(parts)
-        items = plain._get_num_items_in_batch(seen, *args, **options)
+        items = super()._get_num_items_in_batch(seen, *args, **options)
         if not self.pruner.current.zero_weights or items is None:
             return items
         return items.clamp(min=1) if isinstance(items, torch.Tensor) else max(1, items)
@@ -179,10 +168,9 @@ class WeighingTrainer:
 
     def training_step(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
         """As the Trainer's, without the ids; the losses of the samples are recorded."""
-        plain: Any = super()
         part = inputs.pop(IDS, None)
         if part is None:
-            return plain.training_step(model, inputs, *args, **options)
+            return super().training_step(model, inputs, *args, **options)
         if not isinstance(part, Part):
             raise PrunedataError(
                 "Expected a Trainer whose _get_num_items_in_batch sees all batches of a step before it. Got one that "
@@ -190,8 +178,8 @@ class WeighingTrainer:
             )
         self._part = part
         try:
-            with self._watch.over(model, inputs, *part.weighed()), self._asking():
-                loss = plain.training_step(model, inputs, *args, **options)
+            with self._watch.over(model, inputs, *part.weighed()), self._weighing():
+                loss = super().training_step(model, inputs, *args, **options)
             logits = self._watch.logits
             if logits is not None:  # what the model said of the samples, if it said it of each
                 logits = part.spread(logits) if len(logits) == int(part.in_batch.sum()) else None
@@ -204,43 +192,30 @@ class WeighingTrainer:
         return loss
 
     @contextmanager
-    def _asking(self) -> Iterator[None]:
-        """Call a user's own ``compute_loss`` for its outputs too: they say which forward pass is trained on.
+    def _weighing(self) -> Iterator[None]:
+        """Let ``compute_loss``, the Trainer's or a user's own, return the weighed loss.
 
-        What is trained on is the weighed loss, which is known when those of the samples are.
+        A user's own is called for its outputs too: they say which forward pass is trained on.
         """
-        if not self._own_losses:
-            yield
-            return
-        own, patched = self.compute_loss, vars(self).get("compute_loss")
+        mine: Any = vars(self)
+        own, patched = self.compute_loss, mine.get("compute_loss")
 
         def compute_loss(model: Any, inputs: Any, return_outputs: bool = False, **others: Any) -> Any:
             if self._asks or return_outputs:
                 others["return_outputs"] = True
             result = own(model, inputs, **others)
-            loss, outputs = result[:2] if isinstance(result, tuple) else (result, None)
-            self._watch.choose(outputs)
+            loss, *more = result if isinstance(result, tuple) else (result,)
+            self._watch.choose(more[0] if more else None)
             loss = self._weighed(loss, others.get("num_items_in_batch"))
-            return (loss, *result[1:]) if return_outputs else loss
+            return (loss, *more) if return_outputs else loss
 
-        self.compute_loss = compute_loss  # type: ignore[method-assign]
+        mine["compute_loss"] = compute_loss
         try:
             yield
         finally:
-            del self.compute_loss
+            del mine["compute_loss"]
             if patched is not None:
-                self.compute_loss = patched  # type: ignore[method-assign]
-
-    def compute_loss(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
-        """Compute the Trainer's loss; in training over the samples that count."""
-        plain: Any = super()
-        result = plain.compute_loss(model, inputs, *args, **options)
-        if self._part is None or self._own_losses:  # these are weighed when their losses are known: see _asking
-            return result
-        items = options.get("num_items_in_batch")
-        if isinstance(result, tuple):
-            return (self._weighed(result[0], items), *result[1:])
-        return self._weighed(result, items)
+                mine["compute_loss"] = patched
 
     def _weighed(self, loss: torch.Tensor, items: Any) -> torch.Tensor:
         """Return the loss of a batch by the weights of its samples, times its share in the step."""
@@ -258,7 +233,6 @@ class WeighingTrainer:
 
         So it has the epoch's figure: a run that goes on from it would never get that.
         """
-        plain: Any = super()
         step, control = self.state.global_step, self.control
         first, self._looked_at = step != self._looked_at, step  # it is called after each step, and at an epoch's end
         if not first:
@@ -266,11 +240,10 @@ class WeighingTrainer:
             self._save_waits = False
         elif self._trained == self._batches and control.should_save and not control.should_evaluate:
             self._save_waits, control.should_save = True, False
-        plain._maybe_log_save_evaluate(*args, **options)
+        super()._maybe_log_save_evaluate(*args, **options)
 
     def _save_rng_state(self, output_dir: str) -> None:
-        plain: Any = super()
-        plain._save_rng_state(output_dir)
+        super()._save_rng_state(output_dir)
         state = self.state
         began = self._began if self.pruner.is_open else state.global_step
         stand = checkpoint.Stand(self._changes, began, state.max_steps)
@@ -321,7 +294,7 @@ class WeighingTrainer:
         with evaluating(module), self.compute_loss_context_manager():
             if self._own_losses:
                 given = self._prepare_inputs(part.apart)
-                with self._watch.over(module, given, None, trains=False), self._asking():
+                with self._watch.over(module, given, None, trains=False), self._weighing():
                     self.compute_loss(module, dict(given))
                 return self._watch.losses_for(int((~part.counted).sum()))
             given = {**called, **self._prepare_inputs(part.apart if part.rows else part.labels)}

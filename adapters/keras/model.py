@@ -10,8 +10,11 @@ from prunedata.adapters.keras.fit import check_call, check_other, end_epoch, siz
 from prunedata.adapters.keras.losses import logits_of, sample_losses, weighed
 from prunedata.errors import PrunedataError
 
+AnyModel: Any = object
+"""Stands for the model's class that comes after ours, where type checkers know none."""
 
-class PruneMixin:
+
+class PruneMixin(AnyModel):  # type: ignore[misc]
     """Lets ``fit`` train on pruned datasets: ``class Model(PruneMixin, keras.Model)``, in this order.
 
     The model is trained on the same loss as without it; sample weights, metrics and regularizers apply. In addition,
@@ -32,8 +35,7 @@ class PruneMixin:
 
     def fit(self, x: Any = None, *args: Any, **options: Any) -> Any:
         """As ``keras.Model.fit``; with a :class:`PruneCallback` among the callbacks, on a pruned dataset."""
-        plain: Any = super()
-        arguments = inspect.signature(plain.fit).bind(x, *args, **options).arguments
+        arguments = inspect.signature(super().fit).bind(x, *args, **options).arguments
         callbacks = arguments.get("callbacks") or []
         callbacks = getattr(callbacks, "callbacks", callbacks)
         callback = next((each for each in callbacks if isinstance(each, PruneCallback)), None)
@@ -43,7 +45,7 @@ class PruneMixin:
             self._prune_recorder = recorder
             self.train_function = None  # it was traced with the other recorder
         if callback is None:
-            return plain.fit(x, *args, **options)
+            return super().fit(x, *args, **options)
         callback.batch = x.element_spec[0].shape[0]
         if "shuffle" not in arguments:
             options["shuffle"] = False  # Keras warns that it cannot, though nobody asked
@@ -55,7 +57,7 @@ class PruneMixin:
         if keras.backend.backend() != "tensorflow":
             self._prune_spec = x.element_spec[1]
         with without_warning():
-            return plain.fit(sized(x, callback.pruner.samples), *args, **options)
+            return super().fit(sized(x, callback.pruner.samples), *args, **options)
 
     def _symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
         """As Keras's, which on torch and JAX builds the model from the first batch of ``fit``: here without its ids.
@@ -63,36 +65,32 @@ class PruneMixin:
         It has to take that batch as it would without us: a DataLoader draws a random number with each pass, and a
         shuffle has another order in the next.
         """
-        plain: Any = super()
         spec, self._prune_spec = self._prune_spec, None
         if spec is not None:
             iterator = without_ids(iterator, self._prune_split, spec)
-        plain._symbolic_build(iterator, data_batch)
+        super()._symbolic_build(iterator, data_batch)
 
     def evaluate(self, x: Any = None, *args: Any, **options: Any) -> Any:
         """As ``keras.Model.evaluate``. Raise for a pruned dataset."""
         check_other(x, "evaluate")
-        plain: Any = super()
-        return plain.evaluate(x, *args, **options)
+        return super().evaluate(x, *args, **options)
 
     def predict(self, x: Any, *args: Any, **options: Any) -> Any:
         """As ``keras.Model.predict``. Raise for a pruned dataset."""
         check_other(x, "predict")
-        plain: Any = super()
-        return plain.predict(x, *args, **options)
+        return super().predict(x, *args, **options)
 
     def train_step(self, *arguments: Any) -> Any:
         """As ``keras.Model.train_step``. Your own ``train_step`` receives ``(ids, data)``: see :meth:`observe`.
 
         The arguments are ``data``, or on the JAX backend ``state`` and ``data``.
         """
-        plain: Any = super()
         if self._prune_recorder is None:
-            return plain.train_step(*arguments)
+            return super().train_step(*arguments)
         *state, batch = arguments
         self._prune_recorder.waiting, data = self._prune_split(batch)
         try:
-            return plain.train_step(*state, data)
+            return super().train_step(*state, data)
         finally:
             self._prune_recorder.waiting = None
 
@@ -106,13 +104,12 @@ class PruneMixin:
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Any:
         """As ``keras.Model.compute_loss``; in training the losses of the samples are recorded."""
-        plain: Any = super()
         recorder = self._prune_recorder
         if not training or recorder is None or recorder.waiting is None:
-            return plain.compute_loss(x, y, y_pred, sample_weight, training)
+            return super().compute_loss(x, y, y_pred, sample_weight, training)
         ids = recorder.waiting
         with weighed(self, recorder.weights_of(ids)):
-            loss = plain.compute_loss(x, y, y_pred, sample_weight, training)
+            loss = super().compute_loss(x, y, y_pred, sample_weight, training)
         self._prune_record(ids, y, y_pred, sample_weight)
         return loss
 

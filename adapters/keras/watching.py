@@ -170,8 +170,8 @@ class _WatchedModel(PruneMixin):
     _prune_fit: Any = None
 
     def _symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
-        plain: Any = super(PruneMixin, self)
-        plain._symbolic_build(None if iterator is None else without_ids(iterator, self._prune_split), data_batch)
+        batches = None if iterator is None else without_ids(iterator, self._prune_split)
+        super(PruneMixin, self)._symbolic_build(batches, data_batch)
 
     @staticmethod
     def _prune_split(batch: Any) -> tuple[Any, Any]:
@@ -191,8 +191,7 @@ class _WatchedModel(PruneMixin):
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """As the model's; in training with what the losses of the samples are made of."""
-        plain: Any = super()
-        logs = plain.compute_metrics(x, y, y_pred, sample_weight)
+        logs = super().compute_metrics(x, y, y_pred, sample_weight)
         ids, self._prune_recorder.waiting = self._prune_recorder.waiting, None
         if ids is None or not self._prune_fit.by_metrics:
             return logs
@@ -204,9 +203,8 @@ class _WatchedModel(PruneMixin):
 
     def make_train_function(self, force: bool = False) -> None:
         """As the model's; what a step took along stays here."""
-        plain: Any = super()
         before = self.train_function
-        plain.make_train_function(force)
+        super().make_train_function(force)
         own, fit = self.train_function, self._prune_fit
         if own is before or not fit.by_metrics:
             return

@@ -146,7 +146,7 @@ def test_weights_of_samples_weigh_their_tokens(tmp_path):
         size = len(batch["labels"])
         weights = np.ones(size, np.float32) if weights is None else np.array(weights, np.float32)
         part = trainer._part = Part(np.arange(size), weights, np.ones(size, np.bool_))
-        with trainer._watch.over(trainer.model, batch, *part.weighed()):
+        with trainer._watch.over(trainer.model, batch, *part.weighed()), trainer._weighing():
             trainer.compute_loss(trainer.model, dict(batch)).backward()
         return torch.cat([each.grad.flatten() for each in trainer.model.parameters()])
 
