@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from prunedata import Pruner, Schedule
-from prunedata.adapters.logging import tensorboard
+from prunedata.adapters.logging import log
 from prunedata.errors import PrunedataError
 
 # A run in TensorBoard, read back from the files that it writes.
@@ -42,8 +42,8 @@ def read(folder):
 
 def test_every_epoch_is_written(writer, tmp_path):
     pruner = Pruner(200, Schedule(8, 8, 3, 2, 1), prune="20%")
-    tensorboard.log(pruner, writer)
-    tensorboard.log(pruner, writer)
+    log(pruner, writer)
+    log(pruner, writer)
     train(pruner)
     writer.flush()
     found = read(tmp_path)
@@ -66,7 +66,7 @@ def test_every_epoch_is_written(writer, tmp_path):
 def test_a_run_that_goes_on_goes_on_there(writer, tmp_path):
     for resume in (False, True):
         pruner = Pruner(40, Schedule.steady(6), prune=0.2, store=tmp_path / "run.zarr", resume=resume)
-        tensorboard.log(pruner, writer)
+        log(pruner, writer)
         train(pruner, stop=None if resume else 3)
         pruner.commit()
         del pruner
@@ -78,7 +78,7 @@ def test_a_run_without_losses(writer, tmp_path):
     from prunedata.policies import Random
 
     pruner = Pruner(40, Schedule.steady(3), prune=0.2, policy=Random())
-    tensorboard.log(pruner, writer)
+    log(pruner, writer)
     for epoch in pruner.epochs():
         pruner.skip(epoch.kept)
     writer.flush()
@@ -89,9 +89,9 @@ def test_a_run_without_losses(writer, tmp_path):
 
 def test_what_is_refused(writer):
     with pytest.raises(PrunedataError, match="Expected a SummaryWriter"):
-        tensorboard.log(Pruner(10, Schedule.steady(12), prune=0.2), "runs")
+        log(Pruner(10, Schedule.steady(12), prune=0.2), "runs")
     with pytest.raises(PrunedataError, match=r"Expected a Pruner to log\. Got str"):
-        tensorboard.log("run.zarr", writer)
+        log("run.zarr", writer)
 
 
 # A run in Weights & Biases, offline.
@@ -111,8 +111,6 @@ def run(tmp_path, monkeypatch):
 
 @pytest.mark.slow  # it starts a service of its own
 def test_every_epoch_is_logged_beside_what_the_user_logs(run):
-    from prunedata.adapters.logging.wandb import log
-
     logged, pruner = [], Pruner(200, Schedule(8, 8, 3, 2, 1), prune="20%")
     log(pruner, run)
     for epoch in pruner.epochs():
@@ -133,7 +131,5 @@ def test_every_epoch_is_logged_beside_what_the_user_logs(run):
 
 @pytest.mark.slow
 def test_what_is_no_run_of_wandb_is_refused(run):
-    from prunedata.adapters.logging.wandb import log
-
     with pytest.raises(PrunedataError, match="Got str"):
         log(Pruner(10, Schedule.steady(12), prune=0.2), "run")
