@@ -4,8 +4,7 @@ The callback makes Lightning read the length again before each epoch, and opens 
 serves ``lightning`` and ``pytorch_lightning``.
 """
 
-from prunedata.adapters.lightning.callback import DataPruning
-from prunedata.adapters.lightning.observing import observe
+from prunedata.adapters.lightning.callback import DataPruning, observe
 from prunedata.adapters.torch import keys_in, samples_in, wrap
 
 __all__ = ["DataPruning", "keys_in", "observe", "samples_in", "wrap"]

@@ -1,18 +1,37 @@
-"""The callback: Lightning's Trainer opens and ends the epochs of a run, each as long as it is."""
+"""The callback: Lightning's Trainer opens and ends the epochs of a run, each as long as it is; and ``observe``."""
 
 from collections.abc import Iterable
 from functools import partial
 from typing import Any, Never
 
+import numpy as np
+import torch
 import torch.distributed as dist
 
 from prunedata.adapters.lightning import settings
-from prunedata.adapters.lightning.framework import BaseCallback
 from prunedata.adapters.lightning.trainer import Trial, counting, is_validation_due, validate_for
+from prunedata.adapters.torch.loader import PrunedLoader
+from prunedata.adapters.torch.means import check_weights, mean_of
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.errors import PrunedataError, SkippedSamples
 from prunedata.findings.monitor import Mode, is_lower_better, monitored
 from prunedata.run.pruner import Pruner
+from prunedata.types import SomeIds
+
+BaseCallback: Any
+"""What a callback is derived from. The Trainer of the other name takes it, too: it calls methods by their names."""
+
+try:
+    from lightning.pytorch import Callback
+
+    BaseCallback = Callback
+except ImportError:
+    try:
+        from pytorch_lightning import Callback as OtherCallback
+
+        BaseCallback = OtherCallback
+    except ImportError as error:
+        raise ImportError("prunedata.adapters.lightning needs Lightning: pip install lightning") from error
 
 
 class DataPruning(BaseCallback):  # type: ignore[misc]
@@ -201,3 +220,46 @@ def _mean(figures: Iterable[float | None]) -> float | None:
     """What another number of processes gives that goes on: those that saved would have met at the mean of theirs."""
     given = [figure for figure in figures if figure is not None]
     return sum(given) / len(given) if given else None
+
+
+def observe(
+    module: Any,
+    losses: torch.Tensor,
+    ids: SomeIds | None = None,
+    weights: torch.Tensor | None = None,
+    logits: torch.Tensor | None = None,
+    labels: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Record the losses of a batch and return their mean, to be returned from ``training_step``.
+
+    In validation, during a tuner's search, and with a loader that is not wrapped, only return the mean. So the same
+    module trains with and without pruning.
+
+    Parameters
+    ----------
+    module : LightningModule
+        The module that trains: ``self`` in ``training_step``.
+    losses : Tensor, shape (n,)
+        One loss for each sample (``reduction="none"``), on any device. Not modified.
+    ids : ndarray of int, shape (n,), optional
+        The ids of the samples; needed with ``wrap(..., with_ids=True)``, where a batch is ``(ids, batch)``.
+    weights : Tensor, shape (n,), optional
+        The weight of each loss in the mean, such as ``class_weights[targets]``. The losses are recorded without them.
+    logits : Tensor, shape (n, classes), or (n,) for two classes, optional
+        As :meth:`prunedata.Pruner.observe` takes them.
+    labels : Tensor of int, shape (n,), optional
+        As :meth:`prunedata.Pruner.observe` takes them.
+
+    Raises
+    ------
+    LossError
+        As :meth:`prunedata.Pruner.observe`.
+    """
+    trainer = module.trainer
+    loader = trainer.train_dataloader if trainer.training else None
+    if isinstance(loader, PrunedLoader) and any(isinstance(one, DataPruning) for one in trainer.callbacks):
+        return loader.observe(losses, ids, weights, logits, labels)
+    if weights is None:
+        return losses.mean()
+    check_weights(weights, losses)
+    return mean_of(None, np.arange(len(losses)), losses, None, own=weights)

@@ -38,11 +38,6 @@ def check_training(trainer: Any, pruner: Pruner) -> None:
     """Raise :class:`PrunedataError` for what only shows when training begins: its loader, and what callbacks set."""
     _check_loader(trainer, pruner)
     _check_intervals(trainer, pruner)
-    _check_still(trainer, pruner)
-
-
-def _check_still(trainer: Any, pruner: Pruner) -> None:
-    """Raise :class:`PrunedataError` if a callback has set more epochs than the pruner has."""
     epochs = pruner.schedule.epochs
     if trainer.max_epochs != epochs and not trainer.fast_dev_run:
         raise PrunedataError(

@@ -9,9 +9,7 @@ import numpy as np
 from torch.utils._pytree import tree_structure, tree_unflatten
 from torch.utils.data import DataLoader, IterableDataset
 
-from prunedata.adapters.lightning.callback import DataPruning
-from prunedata.adapters.lightning.framework import BaseCallback
-from prunedata.adapters.lightning.observing import observe
+from prunedata.adapters.lightning.callback import BaseCallback, DataPruning, observe
 from prunedata.adapters.lightning.settings import check_settings
 from prunedata.adapters.torch.captured import Captured, watch_functions
 from prunedata.adapters.torch.items import SORTS, Collate, Indexed
@@ -137,7 +135,6 @@ class _Fit:
         epochs.undone(watch_functions())
 
     def _take_ids(self, batch: Any) -> Any:
-        """Take the ids off a batch, and return the script's own."""
         loader = self._trainer.train_dataloader
         if isinstance(loader, DataLoader):
             self._ids, batch = batch
@@ -228,7 +225,6 @@ class _Fit:
         return self._pruner
 
     def _open(self) -> None:
-        """Open an epoch, if none is open."""
         self._run()
         self._epochs.open()
 
