@@ -1,12 +1,13 @@
 """A WebDataset pipeline of (id, sample) pairs, whose stages get the samples alone."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import webdataset as wds
 from webdataset import compat, filters
 
-from prunedata.adapters.webdataset.stages import CollateWithIds, Keep, SplitIds, WithIds, function_of
+from prunedata.adapters.webdataset.stages import Keep, Pairs, WithIds, collate_with_ids, function_of
 from prunedata.errors import PrunedataError
 from prunedata.streams.maskfile import MaskFile, Resumable
 
@@ -29,13 +30,13 @@ def _batched_pairs(
     batchsize: int = 20, collation_fn: Callable[[Any], Any] | None = filters.default_collation_fn, partial: bool = True
 ) -> Any:
     """Return WebDataset's own stage of these arguments, for pairs."""
-    return filters.batched(batchsize, collation_fn=CollateWithIds(collation_fn), partial=partial)
+    return filters.batched(batchsize, collation_fn=functools.partial(collate_with_ids, collation_fn), partial=partial)
 
 
 class PrunedPipeline(Resumable, wds.DataPipeline, compat.FluidInterface):  # type: ignore[misc]
     """A pipeline that yields ``(id, sample)``, and passes the samples alone to the stages that follow."""
 
-    def __init__(self, mask: MaskFile, split_ids: SplitIds | None = None) -> None:
+    def __init__(self, mask: MaskFile, split_ids: Callable[[Pairs], Pairs] | None = None) -> None:
         super().__init__()
         self.mask, self._split_ids = mask, split_ids
         self.dealer: Keep | None = None  # the stage that deals the kept samples to the ranks, with ``deal=True``

@@ -95,44 +95,30 @@ class WithIds:
             yield number, output
 
 
-class SplitIds:
-    """The last stage with ``id_key``: takes the ids out of the samples, from a key of a dict or a last field."""
-
-    def __init__(self, key: str, samples: int) -> None:
-        self.key, self.samples = key, samples
-
-    def __call__(self, pairs: Pairs) -> Pairs:
-        """Yield the ids of each sample or batch, and the sample or batch without them."""
-        for _, sample in pairs:
-            if isinstance(sample, dict) and self.key in sample:
-                rest = {name: value for name, value in sample.items() if name != self.key}
-                yield self._checked(sample[self.key]), rest
-            elif isinstance(sample, (list, tuple)) and len(sample) > 1:
-                yield self._checked(sample[-1]), sample[:-1]
-            else:
-                raise PrunedataError(
-                    f"Expected the stages to pass the ids on: under {self.key!r} of a dict, or as the last field of a "
-                    f"tuple, as by to_tuple(..., {self.key!r}). Got a {type(sample).__name__} without them."
-                )
-
-    def _checked(self, value: Any) -> Any:
-        ids = np.asarray(value)
-        if ids.dtype.kind not in "iu" or ids.ndim > 1 or not ids.size or ids.min() < 0 or ids.max() >= self.samples:
+def split_ids(pairs: Pairs, *, key: str, samples: int) -> Pairs:
+    """Take the ids out of samples or batches, from a key of a dict or a last field: the last stage with ``id_key``."""
+    for _, sample in pairs:
+        if isinstance(sample, dict) and key in sample:
+            value: Any = sample[key]
+            rest: Any = {name: field for name, field in sample.items() if name != key}
+        elif isinstance(sample, (list, tuple)) and len(sample) > 1:
+            value, rest = sample[-1], sample[:-1]
+        else:
             raise PrunedataError(
-                f"Expected the ids of samples, from 0 to {self.samples - 1}, under {self.key!r} or as the last field. "
+                f"Expected the stages to pass the ids on: under {key!r} of a dict, or as the last field of a tuple, as "
+                f"by to_tuple(..., {key!r}). Got a {type(sample).__name__} without them."
+            )
+        ids = np.asarray(value)
+        if ids.dtype.kind not in "iu" or ids.ndim > 1 or not ids.size or ids.min() < 0 or ids.max() >= samples:
+            raise PrunedataError(
+                f"Expected the ids of samples, from 0 to {samples - 1}, under {key!r} or as the last field. "
                 f"Got {value!r}."
             )
-        return int(ids) if not ids.ndim else ids.astype(np.int64)
+        yield int(ids) if not ids.ndim else ids.astype(np.int64), rest
 
 
-class CollateWithIds:
-    """Makes a batch of pairs a pair of ids and a batch, for WebDataset's own ``batched``."""
-
-    def __init__(self, collate: Callable[[Any], Any] | None) -> None:
-        self.collate = collate
-
-    def __call__(self, pairs: list[tuple[int, Any]]) -> tuple[Any, Any]:
-        """Return the ids, shape (n,), and the collated samples."""
-        samples = [sample for _, sample in pairs]
-        ids = np.array([number for number, _ in pairs], dtype=np.int64)
-        return ids, samples if self.collate is None else self.collate(samples)
+def collate_with_ids(collate: Callable[[Any], Any] | None, pairs: list[tuple[int, Any]]) -> tuple[Any, Any]:
+    """Return the ids of a batch of pairs, shape (n,), and the collated samples, for WebDataset's own ``batched``."""
+    samples = [sample for _, sample in pairs]
+    ids = np.array([number for number, _ in pairs], dtype=np.int64)
+    return ids, samples if collate is None else collate(samples)

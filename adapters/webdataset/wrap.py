@@ -1,12 +1,13 @@
 """``wrap``: a WebDataset with a further stage, which drops pruned samples."""
 
+from functools import partial
 from typing import Any
 
 import webdataset as wds
 from webdataset import compat, shardlists, tariterators
 
 from prunedata.adapters.webdataset.pipeline import PrunedPipeline
-from prunedata.adapters.webdataset.stages import Keep, SplitIds, end_shards, function_of
+from prunedata.adapters.webdataset.stages import Keep, end_shards, function_of, split_ids
 from prunedata.errors import PrunedataError
 from prunedata.run.identity import prints_by
 from prunedata.run.pruner import Pruner
@@ -81,7 +82,8 @@ def wrap(
     _check_shards(dataset.pipeline[0], index)
     if id_key is not None and (not isinstance(id_key, str) or not id_key.startswith("_")):
         raise PrunedataError(f"Expected an id_key that begins with _, which decode() leaves alone. Got {id_key!r}.")
-    pruned = PrunedPipeline(publish(pruner), None if id_key is None else SplitIds(id_key, len(index)))
+    split = None if id_key is None else partial(split_ids, key=id_key, samples=len(index))
+    pruned = PrunedPipeline(publish(pruner), split)
     for stage in dataset.pipeline:
         if function_of(stage) is tariterators.group_by_keys:
             pruned.pipeline.append(end_shards)
