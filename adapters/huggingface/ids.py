@@ -176,7 +176,6 @@ class _CollateWithIds:
     dealt: bool
 
     def __call__(self, fetched: Any) -> Any:
-        """Collate the samples."""
         if self.key is None:
             places, samples = fetched
         else:

@@ -102,7 +102,7 @@ def losses_and_counts(
     """
     if samples is not None and is_flat(inputs):
         return _sequence_losses(outputs, inputs, samples, shifted=shifted)
-    known = None if model is None else _losses_of_head(model, outputs, inputs)
+    known = _losses_of_head(model, outputs, inputs)
     if known is not None:
         return known
     each, mask = _token_losses(outputs, inputs, shifted=shifted)

@@ -64,7 +64,6 @@ def watch(session: Any, trainer: Any, call: Any) -> Callable[[bool], None]:
 
 
 def _begin(epochs: WatchedEpochs, trainer: Any) -> Pruner:
-    """Begin a run over the samples of a trainer."""
     check_release()
     refuse_pairs(trainer, None)
     check_args_by_weight(trainer.args)
@@ -150,7 +149,6 @@ class _Training:
         epochs.undone(watch_functions())
 
     def _step(self, ids: SomeIds, own_step: Any, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
-        """Train on a batch, and record its losses."""
         self._parts, self._looked_at = (), (dict(inputs), len(ids))  # the trainer may take the labels out
         # As register_forward_hook(look, with_kwargs=True) and remove(), in a tenth of their time.
         hooks, with_kwargs = model._forward_hooks, model._forward_hooks_with_kwargs

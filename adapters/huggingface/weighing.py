@@ -262,7 +262,6 @@ class WeighingTrainer(AnyTrainer):  # type: ignore[misc]
         return epoch
 
     def _end(self) -> None:
-        """End the run's epoch."""
         self.pruner.end_epoch()
 
     # -- the losses of samples

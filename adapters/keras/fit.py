@@ -1,8 +1,6 @@
-"""Keep ``fit`` from freezing the length of a wrapped dataset, warning about it, or training on ids."""
+"""Keep ``fit`` from freezing the length of a wrapped dataset, or training on ids."""
 
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -148,11 +146,3 @@ def without_ids(
 def replicas_of(model: Any) -> int:
     """Return how many replicas of a model train, by TensorFlow's strategy."""
     return int(getattr(getattr(model, "distribute_strategy", None), "num_replicas_in_sync", 1))
-
-
-@contextmanager
-def without_warning() -> Iterator[None]:
-    """Let pruned epochs end without Keras's warning that the data ran out. What is missing is an error of ours."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Your input ran out of data", UserWarning)
-        yield

@@ -1,12 +1,13 @@
 """The mixin: a model takes the ids off each batch and records the losses of its samples."""
 
 import inspect
+import warnings
 from typing import Any
 
 import keras
 
 from prunedata.adapters.keras.callback import PruneCallback
-from prunedata.adapters.keras.fit import check_call, check_other, end_epoch, sized, without_ids, without_warning
+from prunedata.adapters.keras.fit import check_call, check_other, end_epoch, sized, without_ids
 from prunedata.adapters.keras.losses import logits_of, sample_losses, weighed
 from prunedata.errors import PrunedataError
 
@@ -56,7 +57,8 @@ class PruneMixin(AnyModel):  # type: ignore[misc]
             del options["x"]
         if keras.backend.backend() != "tensorflow":
             self._prune_spec = x.element_spec[1]
-        with without_warning():
+        with warnings.catch_warnings():  # what is missing at an epoch's end is an error of ours
+            warnings.filterwarnings("ignore", "Your input ran out of data", UserWarning)
             return super().fit(sized(x, callback.pruner.samples), *args, **options)
 
     def _symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:

@@ -43,8 +43,13 @@ class JaxRecorder(StepRecorder):
             found[:] = weights_in(self._epoch, np.asarray(ids))
         return found
 
-    def add(self, ids: Any, losses: Any, logits: Any = None) -> None:
-        """Append a batch."""
+    def add(self, ids: Any, losses: Any, logits: Any = None, sizes: Sequence[int] | None = None) -> None:
+        """Append a batch; several are observed at once."""
+        if sizes is not None:
+            self._handed_over += len(ids)
+            guesses, classes = (None, None) if logits is None else guess.two_likeliest(logits)
+            self._pruner.record(np.asarray(losses), ids, sizes, guesses, classes=classes)
+            return
         if losses.shape != ids.shape:
             raise LossError(f"Expected losses of shape {tuple(ids.shape)}, one per sample. Got {tuple(losses.shape)}.")
         said = np.full(ids.shape, NOTHING, np.int32)
@@ -55,12 +60,6 @@ class JaxRecorder(StepRecorder):
     def _take(self, *came: Any) -> None:
         ids, losses, said = map(np.array, came)
         self._came.append((ids, losses, said))
-
-    def add_many(self, ids: Any, losses: Any, logits: Any, sizes: Sequence[int]) -> None:
-        """Observe batches of so many samples each, outside of a step."""
-        self._handed_over += len(ids)
-        guesses, classes = (None, None) if logits is None else guess.two_likeliest(logits)
-        self._pruner.record(np.asarray(losses), ids, sizes, guesses, classes=classes)
 
     @staticmethod
     def joined(parts: Sequence[Any]) -> Any:

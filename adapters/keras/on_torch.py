@@ -34,13 +34,8 @@ class TorchRecorder(StepRecorder):
         return tuple(torch.from_numpy(each).to(ids.device) for each in weights_in(epoch, ids.cpu().numpy()))
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def add(self, ids: Any, losses: Any, logits: Any = None) -> None:
-        """Observe a batch."""
-        self._handed_over += len(ids)
-        self._losses.add(ids.cpu().numpy(), losses, logits)
-
-    def add_many(self, ids: Any, losses: Any, logits: Any, sizes: Sequence[int]) -> None:
-        """Observe batches of so many samples each."""
+    def add(self, ids: Any, losses: Any, logits: Any = None, sizes: Sequence[int] | None = None) -> None:
+        """Observe a batch, or several."""
         self._handed_over += len(ids)
         self._losses.add(ids.cpu().numpy(), losses, logits, sizes)
 

@@ -1,5 +1,6 @@
 """Recorders of a model's losses: one for each backend of Keras."""
 
+from importlib import import_module
 from typing import Any
 
 import keras
@@ -12,13 +13,16 @@ from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
 from prunedata.types import Mask, SomeIds, Weights
 
+RECORDERS = {"tensorflow": "GraphRecorder", "torch": "TorchRecorder", "jax": "JaxRecorder"}
+
 
 class StepRecorder(Adapter):
     """Records the losses of a model's steps, and has what they weigh.
 
     Its ``weights_of(ids)`` returns the weights of a batch's losses and which samples count, shape (n,) each, or None if
-    all are equal; ``add(ids, losses, logits=None)`` records a batch. Both are called within a step. ``waiting`` are the
-    ids of the batch that is trained on, shape (n,), until its losses are known.
+    all are equal; ``add(ids, losses, logits=None)`` records a batch. Both are called within a step. Outside of one,
+    ``add(..., sizes)`` records several batches, of so many samples each, on torch and JAX. ``waiting`` are the ids of
+    the batch that is trained on, shape (n,), until its losses are known.
     """
 
     key = "keras"
@@ -42,21 +46,12 @@ class StepRecorder(Adapter):
 def recorder_for(pruner: Pruner) -> Any:
     """Return a recorder for the backend that Keras runs on; raise if there is none."""
     backend = keras.backend.backend()
-    if backend == "tensorflow":
-        from prunedata.adapters.keras.on_tensorflow import GraphRecorder  # noqa: PLC0415 (one backend is in use)
-
-        return GraphRecorder(pruner)
-    if backend == "torch":
-        from prunedata.adapters.keras.on_torch import TorchRecorder  # noqa: PLC0415
-
-        return TorchRecorder(pruner)
-    if backend == "jax":
-        from prunedata.adapters.keras.on_jax import JaxRecorder  # noqa: PLC0415
-
-        return JaxRecorder(pruner)
-    raise PrunedataError(
-        f"Expected Keras with the tensorflow, the torch or the jax backend (KERAS_BACKEND). Got {backend!r}."
-    )
+    if backend not in RECORDERS:
+        raise PrunedataError(
+            f"Expected Keras with the tensorflow, the torch or the jax backend (KERAS_BACKEND). Got {backend!r}."
+        )
+    module = import_module(f"prunedata.adapters.keras.on_{backend}")  # the others may lack their framework
+    return getattr(module, RECORDERS[backend])(pruner)
 
 
 def weights_in(epoch: Epoch, ids: SomeIds) -> tuple[Weights, Mask]:

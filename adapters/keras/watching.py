@@ -111,10 +111,9 @@ class _Fit(keras.callbacks.Callback):  # type: ignore[misc]
     def _record(self, ids: Any, groups: Any, sizes: list[int]) -> None:
         """Record the losses of batches that have waited."""
         joined, ((losses_of, parts),) = self.recorder.joined, groups  # each batch is a step of its own
-        self.recorder.add_many(joined(ids), *losses_of(*map(joined, zip(*parts, strict=True))), sizes)
+        self.recorder.add(joined(ids), *losses_of(*map(joined, zip(*parts, strict=True))), sizes)
 
     def guarded(self, do: Callable[..., object], *given: Any) -> None:
-        """Call a function, and stop if it raises."""
         if not self._stopped:
             try:
                 do(*given)
@@ -130,7 +129,6 @@ class _Fit(keras.callbacks.Callback):  # type: ignore[misc]
             self._session.say(f"watched no longer: {error}")
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Open an epoch."""
         self.guarded(self._begin)
 
     def _begin(self) -> None:
@@ -141,7 +139,6 @@ class _Fit(keras.callbacks.Callback):  # type: ignore[misc]
         self._end_delivery()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """End the epoch."""
         self.close()
 
     def close(self) -> None:
