@@ -130,6 +130,18 @@ def test_two_runs_side_by_side(made, stored):
     assert "run.zarr (first)" in check(prunedata.report(place, compare=place).html).text
 
 
+def test_two_runs_are_compared_by_their_keys(tmp_path):
+    places = [tmp_path / name for name in ("one.zarr", "other.zarr")]
+    losses = np.random.default_rng(0).random(50)
+    for place, order in zip(places, (slice(None), slice(None, None, -1)), strict=True):
+        keys = [f"row {number}" for number in range(50)][order]
+        run = Pruner(50, Schedule.steady(4), leave_out="nothing", keys=keys, store=place)
+        for _ in run.epochs():
+            run.observe(losses[order], np.arange(50))
+    page = check(prunedata.report(places[0], compare=places[1]).html)
+    assert "Of the 5 most suspect samples of each, 100 % of those in either are in both" in page.text
+
+
 def test_two_runs_on_other_data(made, tmp_path):
     place = made("finished")[1]
     train(Pruner(40, Schedule.steady(12), prune=0.2, store=tmp_path / "small.zarr"))
