@@ -19,7 +19,6 @@ TOP = ("prunedata", "adapters", "benchmarks")
 MOST_NAMES = 20
 """In a folder, its subfolders included."""
 FOREIGN = {
-    "_SubParsersAction",  # argparse's, for an annotation
     "_batch_size", "_impl", "_inputs", "_variant_tensor",  # of what a tf.data.Dataset is made
     "_fields",  # of a named tuple
     "_exit",  # os._exit: how a forked child ends
@@ -32,7 +31,6 @@ FOREIGN = {
     "_data_fetcher", "_should_check_val_fx",  # Lightning's: whether a validation is due
     "_data_source",  # Lightning's: what gives the loader of a fit
     "_get_default_store",  # of torch.distributed: by which the ranks met
-    "_is_open",  # zarr's: whether a store was opened
     "_do_one_batch",  # fastai's: the loss of a batch and the step
     "_should_eval",  # Keras': whether fit validates in an epoch
     "_asdict", "_replace",  # of namedtuples, and public in spite of their names
@@ -104,6 +102,7 @@ def used(tree):
             )
 
 
+@pytest.mark.docs
 def test_nothing_private_is_used_outside_of_its_folder():
     every = trees()
     by_room = {}
@@ -118,6 +117,7 @@ def test_nothing_private_is_used_outside_of_its_folder():
     assert strays == []
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize("top", TOP)
 def test_a_class_name_means_one_thing(top):
     found = Counter(

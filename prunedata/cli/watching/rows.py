@@ -90,7 +90,7 @@ def carry_rows(kind: Any) -> None:
         alike = not given.get("batched") or stays & set(result.column_names)
         rows = original_rows(self)
         if rows is not None and alike and len(result) == len(self) and result is not self:
-            _note(result._data, rows)
+            _note(result.data, rows)
         return result
 
     kind.map = carrying
@@ -99,7 +99,7 @@ def carry_rows(kind: Any) -> None:
         @wraps(own_range)
         def select_contiguous(self: Any, *args: Any, **options: Any) -> Any:
             if self._indices is None and original_rows(self) is None:
-                _note(self._data, np.arange(len(self)))
+                _note(self.data, np.arange(len(self)))
             return own_range(self, *args, **options)
 
         kind._select_contiguous = select_contiguous
