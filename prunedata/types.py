@@ -1,4 +1,4 @@
-"""The types of arrays in the library's signatures, and the smallest dtype for a count."""
+"""The types in the library's signatures, most of them of arrays, and the smallest dtype for a count."""
 
 from typing import Any, Literal
 
@@ -30,6 +30,8 @@ Guesses = npt.NDArray[np.int32]
 """The guesses of visits, see :func:`prunedata.counting.guess.two_likeliest`."""
 LeaveOut = Literal["delivery", "weight", "nothing"]
 """How pruned epochs leave samples out: see :class:`prunedata.Pruner`."""
+AnyBase: Any = object
+"""The class of a framework that a mixin is combined with: type checkers then allow what the mixin uses of it."""
 
 
 def smallest_unsigned(largest: int) -> np.dtype[Any]:

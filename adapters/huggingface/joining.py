@@ -11,10 +11,11 @@ from prunedata.adapters.huggingface.by_weight import ByWeight
 from prunedata.adapters.huggingface.checks import check_release
 from prunedata.adapters.huggingface.ids import packed_starts
 from prunedata.adapters.huggingface.trainer import ExactEpochs, PruneTrainerMixin
-from prunedata.adapters.huggingface.weighing import AnyTrainer, WeighingTrainer
+from prunedata.adapters.huggingface.weighing import WeighingTrainer
 from prunedata.adapters.torch.prints import names_in
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
+from prunedata.types import AnyBase
 
 
 def keys_in(given: Any, *_: Any, **__: Any) -> list[str] | None:
@@ -95,7 +96,7 @@ def wrap(
     return trainer
 
 
-class _Searching(AnyTrainer):  # type: ignore[misc]
+class _Searching(AnyBase):  # type: ignore[misc]
     """A Trainer that joins a run of its own whenever it trains: of that trial of a search."""
 
     _make_pruner: Callable[[Any], Pruner]

@@ -19,7 +19,7 @@ from prunedata.adapters.torch.run import TorchRun
 from prunedata.errors import PrunedataError
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
-from prunedata.types import SomeIds
+from prunedata.types import AnyBase, SomeIds
 
 
 def hand_over(handler: Any, pruner: Pruner) -> Callable[..., Any]:
@@ -42,11 +42,7 @@ def hand_over(handler: Any, pruner: Pruner) -> Callable[..., Any]:
     return on_evaluate
 
 
-AnyTrainer: Any = object
-"""Stands for the Trainer's class that comes after ours, where type checkers know none."""
-
-
-class WeighingTrainer(AnyTrainer):  # type: ignore[misc]
+class WeighingTrainer(AnyBase):  # type: ignore[misc]
     """Trains on the samples that count, by ``Epoch.loss_weights``, and records the losses of each step.
 
     Samples that count nothing lose their labels before those of a step are counted; or, where a loss knows no label

@@ -10,12 +10,10 @@ from prunedata.adapters.keras.callback import PruneCallback
 from prunedata.adapters.keras.fit import check_call, check_other, end_epoch, sized, without_ids
 from prunedata.adapters.keras.losses import logits_of, sample_losses, weighed
 from prunedata.errors import PrunedataError
-
-AnyModel: Any = object
-"""Stands for the model's class that comes after ours, where type checkers know none."""
+from prunedata.types import AnyBase
 
 
-class PruneMixin(AnyModel):  # type: ignore[misc]
+class PruneMixin(AnyBase):  # type: ignore[misc]
     """Lets ``fit`` train on pruned datasets: ``class Model(PruneMixin, keras.Model)``, in this order.
 
     The model is trained on the same loss as without it; sample weights, metrics and regularizers apply. In addition,

@@ -5,6 +5,7 @@ from typing import Any
 
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.run.pruner import Pruner
+from prunedata.types import AnyBase
 
 
 class Trial:
@@ -56,11 +57,7 @@ def counting(kind: type) -> type:
     return type(kind.__name__, (_Counting, kind), {"__module__": kind.__module__, "__doc__": kind.__doc__})
 
 
-AnyTrainer: Any = object
-"""Stands for the Trainer's class that comes after ours, where type checkers know none."""
-
-
-class _Counting(AnyTrainer):  # type: ignore[misc]
+class _Counting(AnyBase):  # type: ignore[misc]
     @property
     def estimated_stepping_batches(self) -> int | float:
         """How often the optimizer steps in the whole run."""

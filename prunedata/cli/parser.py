@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from prunedata import __version__
 from prunedata.checks import count_top
+from prunedata.cli.watch import Settings
 from prunedata.errors import PrunedataError
 
 STATUSES = (
@@ -69,13 +70,15 @@ def number(text: str) -> int | float:
 
 
 def _top(text: str) -> int | float:
-    told = f"Expected a number, or a fraction such as 0.1 or 10%. Got {text!r}."
     try:
         top = number(text)
         count_top(top, 1)
-        return top
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error) if isinstance(error, PrunedataError) else told) from None
+    except PrunedataError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    except ValueError:
+        got = f"Expected a number, or a fraction such as 0.1 or 10%. Got {text!r}."
+        raise argparse.ArgumentTypeError(got) from None
+    return top
 
 
 def _add_top(add: Callable[..., object], default: int | float, what: str) -> None:
@@ -91,7 +94,7 @@ def _add_watch_and_top(command: Command) -> None:
         usage="prunedata watch [-h] [-o FOLDER] [--top N] [--live] [--leave-out] [-m] PROGRAM ...",
     )
     add("-o", "--output", default=".", metavar="FOLDER", help="folder of the stores, such as FOLDER/train.zarr (.)")
-    add("--top", type=int, default=20, metavar="N", help="how many suspects to list (20)")
+    add("--top", type=int, default=Settings.top, metavar="N", help=f"how many suspects to list ({Settings.top})")
     add("--live", action="store_true", help="list suspects at the end of every epoch, too")
     add("--leave-out", action="store_true", help="leave out samples whose labels look wrong, late in the run")
     add("-m", action="store_true", dest="module", help="PROGRAM is a module, as for python -m")
@@ -165,7 +168,7 @@ def _add_readers(command: Command) -> None:
     _add_top(add, 0.1, "number of samples of each run to compare")
     add("--json", action="store_true", help=JSON)
     add = command("advise", "runs.advise", "print how many labels of a run look wrong, and what to leave out")
-    add("store", help="path of the run's store")
+    add("store", help=STORE)
     add("--json", action="store_true", help=JSON)
 
 

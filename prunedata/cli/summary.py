@@ -33,8 +33,7 @@ def summary(found: Mapping[str, Any], two: str) -> list[str]:
     if found["open"]:
         state += ", begun and not ended"
     settings = ", ".join(f"{name}={value}" for name, value in found["schedule"].items())
-    left_out, without, held_out = found.get("leave_out"), found["without"], found["held_out"]
-    saves = f"leaving samples out would have saved {found['would_save_percent'] or 0:.2f} % of visits"
+    without, held_out = found["without"], found["held_out"]
     rows: list[tuple[str, str | None]] = [
         ("samples", f"{found['samples']:,}"),
         ("prune", str(found["prune"])),
@@ -48,7 +47,7 @@ def summary(found: Mapping[str, Any], two: str) -> list[str]:
         ("held out", f"{held_out:,}, never trained on and not searched" if held_out else None),
         ("no longer in the data", f"{found['lost']:,}, kept for when they come back" if found["lost"] else None),
         ("saved", _saved(found["saved"])),
-        ("only watches", saves if left_out == "nothing" else None),
+        ("only watches", _would_save(found["would_save_percent"])),
         ("advice", _advice(found.get("advice"), found["samples"] - without - held_out)),
     ]
     return [
@@ -73,6 +72,10 @@ def _saved(saved: Mapping[str, Any]) -> str | None:
     if saved["seconds_saved"] is not None:
         told.append(f"{duration(saved['seconds_saved'])} beside {duration(saved['seconds'])} of training")
     return ", ".join(told)
+
+
+def _would_save(percent: float | None) -> str | None:
+    return None if percent is None else f"leaving samples out would have saved {percent:.2f} % of visits"
 
 
 def _advice(advice: Mapping[str, Any] | None, samples: int) -> str | None:

@@ -12,7 +12,7 @@ from prunedata.plan.schedule import Schedule, integer, real
 
 
 def count_pruned(samples: int, prune: int | float | str) -> int:
-    """Return PruningNum: how many of `samples`, at least 1, a pruned epoch leaves out.
+    """Return PruningNum: how many samples a pruned epoch leaves out, of a data set of `samples`, which is at least 1.
 
     `prune` is a number of samples, from 0 to ``samples - 1``; or a fraction strictly between 0 and 1, read as the
     decimal that you wrote: 0.29 of 100 is 29, although float arithmetic gives 28; or a percentage such as ``"20%"``.
