@@ -164,7 +164,7 @@ class PrunedDataset(grain.IterDataset):  # type: ignore[misc]
 
     def __iter__(self) -> "grain.DatasetIterator[Any]":
         epoch = self._pruner.current
-        with self._pruner.charge:
+        with self._pruner.overhead:
             ids = np.concatenate([np.arange(0), *epoch.order(shuffle=self._shuffle)])
             ids = ids.astype(np.min_scalar_type(self._pruner.samples))  # they are sent to each worker
         built = self._build(grain.MapDataset.source(Kept(self._dataset, ids, epoch.number)))

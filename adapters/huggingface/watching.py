@@ -190,7 +190,7 @@ class _Training:
             and logits.numel() <= SMALL
         ):  # fmt: skip
             return kept(logits), kept(labels)  # compiled steps use their memory again
-        with torch.no_grad(), self._pruner.charge:
+        with torch.no_grad(), self._pruner.overhead:
             if not self._settled:
                 self._head.compare(outputs, inputs, some_out=False)
             losses, _ = self._head.of(outputs, inputs, samples)

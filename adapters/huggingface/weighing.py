@@ -265,7 +265,7 @@ class WeighingTrainer(AnyBase):  # type: ignore[misc]
     def _losses_of(self, outputs: Any, inputs: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return the result of a user's ``sample_losses``, or the losses of the model's own head."""
         part = self._part
-        with self.pruner.charge:
+        with self.pruner.overhead:
             if self._own_losses or part is None:
                 return self.sample_losses(outputs, inputs), None
             self._head.compare(outputs, inputs, some_out=bool(part.labels) and not part.none)

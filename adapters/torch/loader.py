@@ -51,7 +51,7 @@ class PrunedLoader:
 
     def _start(self, pruner: Pruner, order: Order, *, with_ids: bool, reseeded: bool, ahead: int = 0) -> None:
         """Set the attributes of this class, in the place of ``__init__``, which ``copied`` does not call."""
-        self._pruner, self._order, self._charge = pruner, order, pruner.charge
+        self._pruner, self._order, self._overhead = pruner, order, pruner.overhead
         self._run, self._recorder = order.run, order.run.recorder
         self._with_ids, self._seeds, self._ahead = with_ids, None, ahead
         if reseeded:
@@ -121,10 +121,10 @@ class PrunedLoader:
             from prunedata.adapters.torch.compiled import observe  # noqa: PLC0415 (see there)
 
             return observe(self, losses, ids, weights, logits, labels)  # type: ignore[no-any-return]
-        charge, scale = self._charge, None
+        overhead, scale = self._overhead, None
         if weights is not None:
             check_weights(weights, losses)
-        began = perf_counter() - charge.seconds  # as `with charge:` does, in half the time: this runs once a batch
+        began = perf_counter() - overhead.seconds  # as `with overhead:` does, in half the time: this runs once a batch
         if ids is None:
             if not 0 < len(self._pending) <= self._ahead + 1:
                 raise LossError(self._ambiguous())
@@ -143,7 +143,7 @@ class PrunedLoader:
             self._recorder.add(ids, losses, logits)
         epoch = self._run.weighted_epoch
         trained = None if epoch is None or not epoch.zero_weights else self._order.trained_samples(ids)
-        charge.seconds = perf_counter() - began
+        overhead.seconds = perf_counter() - began
         if epoch is None and scale is None and weights is None:
             try:
                 return losses.mean()

@@ -122,7 +122,7 @@ class WatchedBatches:
         if labels is not None:
             self._pruner.see_labels(ids, labels, losses, logits)
         new = epoch.remaining[ids]
-        with self._pruner.charge:
+        with self._pruner.overhead:
             if not fits(ids, losses):
                 self._run.recorder.add(ids, losses)  # raises, saying what is wrong
             if not new.any():

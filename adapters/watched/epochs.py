@@ -124,7 +124,7 @@ class WatchedEpochs:
             self._classes = self._classes or logits.shape[1]
             if logits.shape[1] != self._classes:  # those of another head
                 logits = None
-        with self._run.pruner.charge:
+        with self._run.pruner.overhead:
             self._torch.recorder.add(ids, losses, logits, sizes)
             self._delivery.given[ids] = True  # type: ignore[index]
 

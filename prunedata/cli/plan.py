@@ -7,7 +7,7 @@ import warnings
 from dataclasses import asdict
 from typing import Any
 
-from prunedata.checks import duration
+from prunedata.checks import duration, integer
 from prunedata.cli.text import marks, strip, table
 from prunedata.errors import PrunedataError
 from prunedata.plan.cost import CostModel, Prediction, count_pruned
@@ -18,6 +18,7 @@ from prunedata.run.options import warn_of_small_prune
 SHAPE = ("start", "block", "pruned_per_block", "prune")  # options that describe a schedule beside its window
 NOT_STEADY = ("window", "milestones", "block", "pruned_per_block", "attenuation")
 """Options that a steady schedule does not have."""
+MOST_EPOCHS = 1_000_000
 
 
 def _windows(args: argparse.Namespace) -> int | tuple[int, ...]:
@@ -77,6 +78,7 @@ def _warn(args: argparse.Namespace) -> None:
 
 def show(args: argparse.Namespace) -> None:
     """Print which epochs the schedule prunes and what it saves, or schedules that save enough."""
+    integer("--epochs", args.epochs, 1, MOST_EPOCHS)  # each of them is looked at
     window = _windows(args)
     schedule = _schedule(args, window)
     if schedule is not None:

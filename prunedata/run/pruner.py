@@ -353,9 +353,12 @@ class Pruner:
         return savings(self.history, self.samples, self.batch_size)
 
     @property
-    def overhead(self) -> float:
-        """Seconds spent in this library in the open or last epoch so far."""
-        return self._engine.meter.overhead.elapsed
+    def overhead(self) -> Overhead:
+        """The time spent in this library in the open or last epoch: its ``elapsed`` are the seconds so far.
+
+        For adapters it is a context manager: the time within it counts. Nested ones count once.
+        """
+        return self._engine.meter.overhead
 
     def kept_in(self, epoch: int) -> int:
         """Return how many samples epoch number ``epoch`` delivers, or delivered if it has finished.
@@ -791,11 +794,6 @@ class Pruner:
         opened = self._engine.now
         self._engine.flush()
         opened.share(shared, recorded=self._engine.buffer.batches > 0)
-
-    @property
-    def charge(self) -> Overhead:
-        """A context manager: the time within counts as overhead. Nested ones count once."""
-        return self._engine.meter.overhead
 
     def __repr__(self) -> str:
         done, epochs = len(self._engine.ledger.history), self.schedule.epochs

@@ -160,6 +160,7 @@ def test_a_plan_that_saves_nothing_says_so(prints, change, what):
         ("", "the following arguments are required: COMMAND"),
         (f"{PLAN} --prune 50000", "prune = all leaves nothing to train on"),
         (f"{PLAN} --prune some", "argument --prune: invalid number value: 'some'"),
+        (f"{PLAN} --epochs 1000000000", "Expected --epochs to be from 1 to 1000000. Got 1000000000."),
         (f"{PLAN} --attenuation 0.5", "Expected attenuation to be a finite number of at least 1. Got 0.5."),
         (f"{PLAN} --reading literal", "argument --reading: invalid choice: 'literal'"),
         (f"{PLAN} --milestones 60 50", "Expected milestones that rise"),
