@@ -214,13 +214,16 @@ class _Training:
         if len(ids):
             self._epochs.record_later(ids, parts, losses_of, ends=ends)
 
-    def _losses_of_rows(self, logits: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def _losses_of_rows(
+        self, logits: torch.Tensor, labels: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         outputs, inputs = {"logits": logits}, {"labels": labels}
-        return self._head.of(outputs, inputs)[0], logits_of(outputs, inputs, self._trainer.model)
+        known = logits_of(outputs, inputs, self._trainer.model)
+        return self._head.of(outputs, inputs)[0], known, None if known is None else labels
 
 
-def _as_they_are(losses: torch.Tensor) -> tuple[torch.Tensor, None]:
-    return losses, None
+def _as_they_are(losses: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+    return losses, None, None
 
 
 class _Shown(Sequence[Any]):

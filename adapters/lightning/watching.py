@@ -153,14 +153,14 @@ class _Fit:
             if self._progress.is_last_batch:
                 self._epochs.guarded(self._epochs.pause)
             return
-        losses = captured.losses(returned)
+        losses, *said = captured.at_once(returned)
         if losses is None:
             raise PrunedataError(
                 "Expected a training_step that calls a loss function of PyTorch's, with a loss for each sample. Got "
                 f"that of {type(self._model).__name__}, which calls none: leave out in the script, by DataPruning and "
                 "observe()."
             )
-        observe(self._model, losses, ids)
+        observe(self._model, losses, ids, None, *said)
 
     # -- the loader
 

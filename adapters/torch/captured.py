@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch.utils._pytree import tree_leaves
 
 from prunedata.adapters.torch.losses import SMALL, joined, kept
+from prunedata.counting.guess import IGNORED, MOST_CLASSES
 from prunedata.errors import PrunedataError
 
 __all__ = ["Captured", "watch_functions"]
@@ -34,8 +35,6 @@ OF_CLASSES = F.cross_entropy, F.nll_loss
 REPLACED = ("weight", "reduction", "reduce", "size_average")
 """Their arguments that the losses of single samples are computed without."""
 NARROW = torch.float16, torch.bfloat16
-IGNORE_INDEX = -100
-"""PyTorch's default for targets without a label."""
 KEEPS_ORDER = ("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Clone", "ToCopy", "LogSoftmax", "Sigmoid")
 """Operations, as autograd names them, whose results have as many numbers in the same order."""
 
@@ -105,6 +104,14 @@ class Captured:
             return None
         return losses_of, given
 
+    def at_once(self, returned: Any) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+        """Return :meth:`losses`, and the logits and labels of the samples, if each is of one class."""
+        later = self.later(returned)
+        if later is None:
+            return self.losses(returned), None, None
+        with torch.no_grad():
+            return later[0](*(joined([each]) for each in later[1]))
+
     def _ours(self, returned: Any) -> "list[tuple[Any, _Losses | None, tuple[Any, ...], set[int]]]":
         return [call for call in self._calls if call[0] is returned] or self._calls
 
@@ -161,16 +168,20 @@ class _Losses:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __call__(self, *given: torch.Tensor) -> tuple[Any, torch.Tensor | None]:
-        """Return one loss for each row, and its logits, if each row is of one class."""
-        of_class = self.own in OF_CLASSES and given[0].ndim == 2 and given[1].ndim == 1
-        return _by_sample(*self.each(*given), samples=len(given[0])), given[0] if of_class else None
+    def __call__(self, *given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+        """Return one loss for each row, and its logits and its label, -100 for none, if each row is of one class."""
+        losses, (outputs, labels) = _by_sample(*self.each(*given), samples=len(given[0])), given
+        one = outputs.ndim == 2 and labels.ndim == 1 and 1 < outputs.shape[1] <= MOST_CLASSES
+        if not one or self.own not in OF_CLASSES:
+            return losses, None, None
+        is_none = labels == self._options.get("ignore_index", IGNORED)
+        return losses, outputs, torch.where(is_none, IGNORED, labels.long())
 
     def each(self, *given: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return all losses without class weights, and a mask of those that belong to a label."""
         losses, target = self.own(*given, **self._options, reduction="none"), given[1]
         if isinstance(target, torch.Tensor) and not target.is_floating_point() and target.shape == losses.shape:
-            return losses, target != self._options.get("ignore_index", IGNORE_INDEX)
+            return losses, target != self._options.get("ignore_index", IGNORED)
         return losses, None
 
 

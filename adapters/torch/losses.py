@@ -233,19 +233,22 @@ def joined(parts: Sequence[Any]) -> torch.Tensor:
 class Later(Waiting):
     """Compute the losses of many batches of a watched training together, so that a step only copies its logits.
 
-    The parts of a batch are what :func:`kept` returns. Losses are passed to ``record(ids, losses, logits, sizes)``: ids
-    and losses of shape (n,), logits of shape (n, classes) or None, and the number of samples of each batch.
+    The parts of a batch are what :func:`kept` returns. ``record(ids, losses, logits, labels, sizes)`` gets ids and
+    losses of shape (n,); logits of shape (n, classes) and labels of shape (n,), or None; and the samples of each batch.
     """
 
-    def __init__(self, record: Callable[[SomeIds, torch.Tensor, Any, list[int]], None]) -> None:
+    def __init__(self, record: Callable[[SomeIds, torch.Tensor, Any, Any, list[int]], None]) -> None:
         def compute(ids: list[SomeIds], groups: list[Any], sizes: list[int]) -> None:
             with torch.no_grad():
                 found = [losses_of(*map(joined, zip(*parts, strict=True))) for losses_of, parts in groups]
-                losses, logits = zip(*found, strict=True)
-                known = all(each is not None for each in logits)
-                record(np.concatenate(ids), torch.cat(losses), torch.cat(logits) if known else None, sizes)
+                losses, logits, labels = map(_all_of, zip(*found, strict=True))
+                record(np.concatenate(ids), losses, logits, labels, sizes)
 
         super().__init__(compute, _kind_of)
+
+
+def _all_of(parts: Sequence[Any]) -> Any:
+    return torch.cat(list(parts)) if all(part is not None for part in parts) else None
 
 
 def _kind_of(parts: tuple[Any, ...]) -> list[Any]:

@@ -102,7 +102,7 @@ class WatchedEpochs:
         if losses is None:
             raise PrunedataError("its step calls no loss function of PyTorch's that has a loss for each sample")
         self.open()
-        self._take(ids, losses, None, [len(ids)])
+        self._take(ids, losses, None, None, [len(ids)])
 
     def record_captured(self, ids: SomeIds, captured: Captured, returned: Any) -> None:
         """Record a batch's losses from those of a step that returned this loss; many batches together if possible."""
@@ -119,14 +119,20 @@ class WatchedEpochs:
         self.open()
         self._later.add(ids, parts, losses_of, ends=ends)
 
-    def _take(self, ids: SomeIds, losses: torch.Tensor, logits: Any, sizes: list[int]) -> None:
+    def _take(self, ids: SomeIds, losses: torch.Tensor, logits: Any, labels: Any, sizes: list[int]) -> None:
         if logits is not None:
             self._classes = self._classes or logits.shape[1]
             if logits.shape[1] != self._classes:  # those of another head
-                logits = None
+                logits = labels = None
         with self._run.pruner.overhead:
+            self._see_labels(ids, labels)
             self._torch.recorder.add(ids, losses, logits, sizes)
             self._delivery.given[ids] = True  # type: ignore[index]
+
+    def _see_labels(self, ids: SomeIds, labels: Any) -> None:
+        """Let the run keep the labels of batches, until it knows all: right ones of a rare class would look wrong."""
+        if labels is not None and self._run.pruner.wants_labels:
+            self._run.pruner.see_labels(ids, labels)
 
     def pause(self) -> None:
         """Stop the clock after the last batch: what follows in the epoch is no training."""

@@ -27,7 +27,7 @@ OFTEN = 0.01
 STOPPED = "stopped"
 """A key: the first process reads nothing more."""
 Recorded = tuple[Any, ...]
-"""Losses, ids, the samples of each batch, guesses or None, and the number of classes or None."""
+"""Losses, ids, the samples of each batch; guesses, the number of classes, and labels, or None for each."""
 
 
 class Mail:
@@ -89,11 +89,11 @@ def epochs_of(session: Any) -> WatchedEpochs:
     return _Sending(session, mail) if mail.rank else _Gathering(session, mail)
 
 
-def _plain(ids: SomeIds, losses: torch.Tensor, logits: Any, sizes: list[int]) -> Recorded:
+def _plain(ids: SomeIds, losses: torch.Tensor, logits: Any, labels: Any, sizes: list[int]) -> Recorded:
     """Return what was recorded as arrays, for :meth:`prunedata.Pruner.record`."""
     guesses, classes = (None, None) if logits is None else two_likeliest(logits)
-    said = None if guesses is None else guesses.cpu().numpy()
-    return losses.detach().float().cpu().numpy(), np.asarray(ids), np.array(sizes), said, classes
+    said, known = (None if each is None else each.cpu().numpy() for each in (guesses, labels))
+    return losses.detach().float().cpu().numpy(), np.asarray(ids), np.array(sizes), said, classes, known
 
 
 class _Gathering(WatchedEpochs):
@@ -118,10 +118,11 @@ class _Gathering(WatchedEpochs):
             self._delivery = Delivery(number, given=np.zeros(pruner.samples, dtype=np.bool_))
             self._reports.delivery = self._delivery
 
-    def _take(self, ids: SomeIds, losses: torch.Tensor, logits: Any, sizes: list[int]) -> None:
-        self._record(*_plain(ids, losses, logits, sizes))
+    def _take(self, *batches: Any) -> None:
+        self._record(*_plain(*batches))
 
-    def _record(self, losses: Any, ids: Any, sizes: Any, guesses: Any, classes: int | None) -> None:
+    def _record(self, losses: Any, ids: Any, sizes: Any, guesses: Any, classes: int | None, labels: Any) -> None:
+        self._see_labels(ids, labels)
         self._run.pruner.record(losses, ids, sizes, guesses, classes=classes)
         self._delivery.given[ids] = True  # type: ignore[index]
 
@@ -160,8 +161,8 @@ class _Sending(WatchedEpochs):
         """Open an epoch, if none is open."""
         self._opened = True
 
-    def _take(self, ids: SomeIds, losses: torch.Tensor, logits: Any, sizes: list[int]) -> None:
-        self._found.append(_plain(ids, losses, logits, sizes))
+    def _take(self, *batches: Any) -> None:
+        self._found.append(_plain(*batches))
 
     def pause(self) -> None:
         """Compute the losses that wait."""

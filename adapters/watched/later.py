@@ -38,7 +38,7 @@ class Waiting:
     def add(self, ids: Any, parts: tuple[Any, ...], losses_of: Callable[..., Any], *, ends: bool = True) -> None:
         """Add a batch: ids of shape (n,), and tensors of shape (n, ...), none of which may be changed afterwards.
 
-        ``losses_of(*parts)`` returns losses and logits of several batches. Batches with equal ones wait together. All
+        ``losses_of(*parts)`` returns what is recorded of several batches. Batches with equal ones wait together. All
         parts of a step are one batch, which ``ends`` with the last.
         """
         alike, size = (losses_of, self._kind_of(parts)), len(ids)

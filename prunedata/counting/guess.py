@@ -124,6 +124,10 @@ class Guess:
     def __init__(self, classes: int | None = None, labels: tuple[Array, Array] | None = None) -> None:
         self._expected, self._labels = classes, labels
         self.classes = 0  # in the logits that came
+        self.passes_changes: Callable[[], object] | None = None
+        """Called in the place of an error if the label of a sample is another than before."""
+        self.wants_labels = True
+        """Whether labels are to be kept, as they have not changed so far."""
 
     def check(self, classes: int) -> None:
         """Raise :class:`LossError` if the run does not have this number of classes."""
@@ -153,11 +157,16 @@ class Guess:
     ) -> None:
         """Keep the labels of some samples, in place.
 
-        If they were given, or are ``known``, raise :class:`LossError` unless they are the same.
+        If they were given, or are ``known``, raise :class:`LossError` unless they are the same; or forget those that
+        were seen, if changes are passed.
         """
         if known or self._labels is not None:
             other = np.maximum(labels, -1) != self._of(ids, arrays)
-            if other.any():
+            if other.any() and self.passes_changes is not None:
+                self.passes_changes()
+                self.wants_labels = False
+                arrays.pop(LABEL, None)
+            elif other.any():
                 which = ids[other]
                 raise LossError(
                     "Expected the labels that the run was given, took from the data set, or saw in earlier epochs. Got "

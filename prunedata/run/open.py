@@ -57,7 +57,7 @@ class OpenEpoch:
             self._recent = watched.finished[policy.array]
             self._weight = self._recent.dtype.type(1 / (1 - policy.decay**epoch.number))
         self._has_labels = epoch.number > 0 and watched.guess.has_labels(watched.finished)
-        self.wants_labels = True
+        self.wants_labels = watched.guess.wants_labels
         """Whether labels are to be kept; or compared, as those of the first batch if all are known."""
 
     def rejoin(self, group: Group) -> None:

@@ -589,13 +589,16 @@ class Pruner:
         """Raise :class:`LossError` unless this run has so many classes; for adapters."""
         self._engine.ledger.arrays.guess.check(classes)
 
-    def pass_nan(self, told: Callable[[], object] = lambda: None) -> None:
-        """Raise no error for losses and logits that are no numbers, for scripts that are watched.
+    def forgive(self, told: Callable[[str], object] = lambda text: None) -> None:
+        """Raise no error for what scripts that are watched may do; ``told`` gets a sentence when it comes.
 
-        Such a loss counts as the mean of its batch, so that its sample is neither suspect nor clean by it, and such
-        logits say nothing. ``told`` is called when such losses are recorded.
+        A loss that is no number counts as the mean of its batch, so that its sample is neither suspect nor clean by it,
+        and logits that are none say nothing. If the label of a sample changes, the run forgets all labels.
         """
-        self._engine.buffer.passes_nan = told
+        self._engine.buffer.passes_nan = lambda: told("a loss that is NaN or infinite counts as the mean of its batch")
+        self._engine.ledger.arrays.guess.passes_changes = lambda: told(
+            "labels change from epoch to epoch, so that samples are not compared with those of the same label"
+        )
 
     def end_epoch(self) -> None:
         """Close the open epoch and commit it.

@@ -19,20 +19,20 @@ class Recorded:
     def __init__(self):
         self.ids, self.losses, self.sizes = [], [], []
 
-    def __call__(self, ids, losses, logits, sizes):
+    def __call__(self, ids, losses, logits, labels, sizes):
         assert len(ids) == len(losses) == sum(sizes)
-        assert logits is None or len(logits) == len(ids)
+        assert all(each is None or len(each) == len(ids) for each in (logits, labels))
         self.ids += ids.tolist()
         self.losses.append(losses)
         self.sizes += sizes
 
 
 def cross_entropy(logits, labels):
-    return F.cross_entropy(logits, labels, reduction="none"), logits
+    return F.cross_entropy(logits, labels, reduction="none"), logits, labels
 
 
 def losses_alone(logits, labels):
-    return cross_entropy(logits, labels)[0], None
+    return cross_entropy(logits, labels)[0], None, None
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.sampled_from([2, 3]), st.booleans()), min_size=1, max_size=200))

@@ -214,13 +214,14 @@ class Places(Dataset):
     """Has no labels that could be seen, and is made anew in each epoch."""
 
     def __init__(self):
-        self.data = DATA
+        self.data, self.turn = DATA, 0
 
     def __len__(self):
         return SAMPLES
 
     def __getitem__(self, place):
-        return {"values": DATA[place][0], "labels": DATA[place][1], "places": place, "name": str(place)}
+        values, label, _ = DATA[place]
+        return {"values": values, "labels": (label + self.turn) % 3, "places": place, "name": str(place)}
 
 
 def of_dicts(training, epochs):
@@ -288,6 +289,25 @@ def test_an_epoch_that_is_left_early_ends_with_the_next(workers, watch):
 def test_what_a_sample_looks_like_is_kept(watch):
     _, (run,), _ = watch(over(plainly))
     assert (run.arrays["guess"] >= 0).all()
+
+
+def test_the_labels_of_any_data_set_are_known(watch):
+    _, (run,), told = watch(of_dicts)
+    assert np.array_equal(run.arrays["label"] - 2, DATA.tensors[1])
+    assert told == ""
+
+
+def test_where_labels_change_from_epoch_to_epoch_none_are_kept(watch):
+    def loop(training, epochs):
+        batches = loader(data := Places())
+        for data.turn in range(epochs):
+            for batch in batches:
+                plainly(training, batch["values"], batch["labels"], batch["places"])
+
+    _, (run,), told = watch(loop)
+    assert told.count("labels change") == 1
+    assert "label" not in run.arrays
+    assert (run.visits == 3).all()
 
 
 def test_other_data_begin_another_run(watch):

@@ -122,8 +122,7 @@ class Session:
             known = None if labels is None or labels.size != samples else labels
             how: LeaveOut = by if self.settings.leave_out else "nothing"
             pruner = Pruner(samples, epochs=epochs, store=place, leave_out=how, labels=known)
-        # The script would train on: float16 overflows in some steps.
-        pruner.pass_nan(lambda: self.say("a loss that is NaN or infinite counts as the mean of its batch"))
+        pruner.forgive(self.say)  # the script would train on: float16 overflows in some steps
         run = WatchedRun(pruner, place, dataset, original_rows(selected))
         self.runs.append(run)
         if self.settings.live and place is not None:

@@ -181,7 +181,7 @@ def test_a_loader_keeps_what_a_loop_by_hand_keeps_and_it_is_right():
 def test_logits_that_are_nan_say_nothing_where_a_run_is_only_watched(buffered, monkeypatch):
     monkeypatch.setattr(Recorder, "buffers_all", buffered)
     pruner = run()
-    pruner.pass_nan()
+    pruner.forgive()
     loader = wrap(DataLoader(Data(), batch_size=SAMPLES), pruner)
     pruner.begin_epoch()
     for points, targets in loader:
