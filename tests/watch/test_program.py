@@ -104,6 +104,40 @@ def test_the_environments_own_sitecustomize_still_runs(tmp_path):
     )
 
 
+IMPORTS = "import torch"
+ASKS = """
+import sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch.utils.data.dataloader":
+            found = (one.find_spec(name, path, target) for one in sys.meta_path if one is not self)
+            return next((spec for spec in found if spec is not None), None)
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@pytest.mark.parametrize("own", [IMPORTS, ASKS], ids=["imports", "asks"])
+def test_it_is_watched_whatever_the_environments_own_sitecustomize_does(own, tmp_path):
+    """It may have imported the framework before, or look for modules as we do."""
+    (tmp_path / "sitecustomize.py").write_text(own)
+    (tmp_path / "here.py").write_text("""
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+net = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+for values, labels in DataLoader(TensorDataset(torch.rand(20, 2), torch.arange(20) % 2), batch_size=4):
+    torch.nn.functional.cross_entropy(net(values), labels).backward()
+    optimizer.step()
+""")
+    path = os.pathsep.join([str(tmp_path), environment()["PYTHONPATH"]])
+    done = watched("here.py", cwd=tmp_path, PYTHONPATH=path)
+    assert done.returncode == 0, done.stderr
+    assert "prunedata: 20 of 20 samples in 1 epoch" in done.stderr
+
+
 def test_one_that_fails_on_import_is_told_of_as_python_does(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import no_such_module")
     (tmp_path / "here.py").write_text("print(1)")

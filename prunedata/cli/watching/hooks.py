@@ -30,18 +30,32 @@ DATA = "datasets.arrow_dataset"  # the module of data sets whose ``map`` forgets
 def install() -> None:
     """Watch trainers in this process, once their modules are imported."""
     if not any(isinstance(one, _Finder) for one in sys.meta_path):
+        for name in filter(_is_watched, list(sys.modules)):  # another sitecustomize may have imported them
+            _imported(name, sys.modules[name])
         sys.meta_path.insert(0, _Finder())
+
+
+def _is_watched(name: str) -> bool:
+    return name in TRAINERS or name in (DATA, LOOPS, OPTIMIZERS)
 
 
 class _Finder:
     """Find modules by the other finders, and patch those of trainers after they were executed."""
 
+    def __init__(self) -> None:
+        self._sought: set[str] = set()
+        """The modules that the other finders are asked for now. One of these may ask all finders in turn."""
+
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Return the spec of a module that defines a trainer; None of any other."""
-        if name not in TRAINERS and name not in (DATA, LOOPS, OPTIMIZERS):
+        if not _is_watched(name) or name in self._sought:
             return None
         finders = [one.find_spec for one in sys.meta_path if one is not self and hasattr(one, "find_spec")]
-        spec = next((found for find in finders if (found := find(name, path, target)) is not None), None)
+        self._sought.add(name)
+        try:
+            spec = next((found for find in finders if (found := find(name, path, target)) is not None), None)
+        finally:
+            self._sought.remove(name)
         loader: Any = None if spec is None else spec.loader
         if hasattr(loader, "exec_module"):
             execute = loader.exec_module
@@ -49,21 +63,26 @@ class _Finder:
             def exec_module(module: ModuleType) -> None:
                 del loader.exec_module
                 execute(module)
-                if name == DATA:
-                    from prunedata.cli.watching.rows import carry_rows
-                    from prunedata.cli.watching.tracebacks import leave_out_own_frames
-
-                    carry_rows(module.Dataset)
-                    leave_out_own_frames()  # a function of map() may fail before any training
-                elif name == LOOPS:
-                    watch_loops(module.DataLoader)
-                elif name == OPTIMIZERS:
-                    notice_steps(module)
-                else:
-                    _patch(module, *TRAINERS[name])
+                _imported(name, module)
 
             loader.exec_module = exec_module
         return spec
+
+
+def _imported(name: str, module: ModuleType) -> None:
+    """Watch what trains in a module that was imported."""
+    if name == DATA:
+        from prunedata.cli.watching.rows import carry_rows
+        from prunedata.cli.watching.tracebacks import leave_out_own_frames
+
+        carry_rows(module.Dataset)
+        leave_out_own_frames()  # a function of map() may fail before any training
+    elif name == LOOPS:
+        watch_loops(module.DataLoader)
+    elif name == OPTIMIZERS:
+        notice_steps(module)
+    else:
+        _patch(module, *TRAINERS[name])
 
 
 def _patch(module: ModuleType, kind: str, method: str, adapter: str) -> None:
