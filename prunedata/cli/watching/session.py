@@ -168,7 +168,7 @@ class Session:
         if self.is_forked:
             return
         if self.trains and not self.has_begun and not self._printed:
-            self.say("not watched: its loop takes no batches from a DataLoader over a data set with a length")
+            self.say("not watched: its loop takes no batches from PyTorch's DataLoader over a data set with a length")
         for run in self.runs:
             try:
                 run.tell(self.settings.top)
