@@ -1,13 +1,15 @@
 """Get the losses of single samples from the loss functions of PyTorch that a training step calls anyway."""
 
-import sys
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import cache
 from inspect import signature
+from types import FunctionType
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
+from torch._subclasses import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils._pytree import tree_leaves
 
 from prunedata.adapters.torch.losses import SMALL, joined, kept
@@ -30,7 +32,7 @@ FUNCTIONS = (
     "gaussian_nll_loss",
 )
 """The loss functions of ``torch.nn.functional``, which the modules of ``torch.nn`` call too."""
-OF_CLASSES = F.cross_entropy, F.nll_loss
+OF_CLASSES = "cross_entropy", "nll_loss"
 """Of these the input has a number for each class, and the highest one says which class it is."""
 REPLACED = ("weight", "reduction", "reduce", "size_average")
 """Their arguments that the losses of single samples are computed without."""
@@ -172,7 +174,7 @@ class _Losses:
         """Return one loss for each row, and its logits and its label, -100 for none, if each row is of one class."""
         losses, (outputs, labels) = _by_sample(*self.each(*given), samples=len(given[0])), given
         one = outputs.ndim == 2 and labels.ndim == 1 and 1 < outputs.shape[1] <= MOST_CLASSES
-        if not one or self.own not in OF_CLASSES:
+        if not one or self.own.__name__ not in OF_CLASSES:
             return losses, None, None
         is_none = labels == self._options.get("ignore_index", IGNORED)
         return losses, outputs, torch.where(is_none, IGNORED, labels.long())
@@ -249,39 +251,64 @@ def _by_sample(losses: torch.Tensor, mask: torch.Tensor | None, *, samples: int)
 def watch_functions() -> Callable[[], None]:
     """Let the loss functions of PyTorch be captured until the returned function is called.
 
-    They return what they always do. They are also replaced in modules that have imported them by name.
+    They return what they always do, and stay the same objects, as a script may have kept them anywhere, such as in an
+    attribute of its model: only the code that they run is another.
     """
-    before = {name: vars(F)[name] for name in FUNCTIONS}
-    places = [
-        (names, name)
-        for module in list(sys.modules.values())
-        for names in [getattr(module, "__dict__", {})]
-        for name, own in before.items()
-        if names.get(name) is own
-    ]
-    for names, name in places:
-        names[name] = _KNOWN.get(before[name]) or _watched(before[name])
+    undo = [_watched(name, vars(F)[name]) for name in FUNCTIONS]
 
     def restore() -> None:
-        for names, name in places:
-            names[name] = before[name]
+        for each in undo:
+            each()
 
     return restore
 
 
-_KNOWN: dict[Any, Callable[..., Any]] = {}
-"""One wrapper for each function, so that a compiled step meets the same one again."""
+_CALLED: dict[str, Callable[..., Any]] = {}
+"""By its name in PyTorch's module what a loss function that is watched calls."""
+_OWN: dict[Any, FunctionType] = {}
+"""Of each function that was watched another one with the code that it had, the same in each training."""
 
 
-def _watched(own: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(own)
+def _watched(name: str, given: Any) -> Callable[[], None]:
+    """Let a function be captured until the returned one is called. Those that are watched already stay as they are."""
+    if not isinstance(given, FunctionType) or given.__code__.co_filename == _instead.__code__.co_filename:
+        return lambda: None
+    code, own = given.__code__, _OWN.get(given)
+    if own is None or own.__code__ is not code:
+        own = FunctionType(code, given.__globals__, given.__name__, given.__defaults__, given.__closure__)
+        own.__kwdefaults__, own.__annotations__ = given.__kwdefaults__, given.__annotations__
+        _OWN[given] = own
+    before = {name: value for name, value in vars(given).items() if name == "__wrapped__"}
+
     def function(*args: Any, **options: Any) -> Any:
         result = own(*args, **options)
-        if not torch.compiler.is_compiling():
-            captured = Captured._open
-            if captured is not None and isinstance(result, torch.Tensor) and result.requires_grad:
-                captured.take(own, result, args, options)
+        captured = Captured._open
+        if captured is not None and _is_loss(result):
+            captured.take(own, result, args, options)
         return result
 
-    _KNOWN[function] = function  # a training within another one captures nothing twice
-    return _KNOWN.setdefault(own, function)
+    _CALLED[name] = function
+    constants = tuple(name if each == "name" else each for each in _instead.__code__.co_consts)
+    given.__code__ = _instead.__code__.replace(co_consts=constants, co_freevars=code.co_freevars)
+    vars(given)["__wrapped__"] = own  # who reads its source or its arguments, as torch.jit.script, reads those
+
+    def restore() -> None:
+        given.__code__ = code
+        vars(given).pop("__wrapped__", None)
+        vars(given).update(before)
+
+    return restore
+
+
+def _is_loss(result: Any) -> bool:
+    """Whether the result of a loss function is one to train on, and no compiler only tries the function."""
+    if not isinstance(result, torch.Tensor) or isinstance(result, FakeTensor | FunctionalTensor):
+        return False
+    return result.requires_grad and not torch.compiler.is_compiling()
+
+
+def _instead(*args: Any, **options: Any) -> Any:
+    """Have the code of a watched function, which finds nothing of this module by itself."""
+    from prunedata.adapters.torch.captured import _CALLED  # noqa: PLC0415
+
+    return _CALLED["name"](*args, **options)

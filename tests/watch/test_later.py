@@ -1,5 +1,8 @@
 """Batches whose losses are computed together have those that they would have alone, and no device is waited for."""
 
+from functools import partial
+from inspect import signature
+
 import pytest
 
 pytest.importorskip("torch")
@@ -143,6 +146,26 @@ def test_a_training_within_another_takes_no_loss_twice_and_none_of_the_others():
     assert torch.equal(outer.losses(of_outer), expected)
     assert torch.equal(outer.losses(None), expected)
     assert torch.nn.functional.cross_entropy is own
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_a_function_is_captured_wherever_a_script_has_kept_it_and_it_can_still_be_compiled():
+    own, kept, scores = F.cross_entropy, partial(F.cross_entropy), torch.rand(4, 3, requires_grad=True)
+    labels, arguments = torch.tensor([0, 1, 2, 0]), signature(own)
+    expected = kept(scores, labels)
+    undo = watch_functions()
+    with Captured(4) as captured:
+        loss = kept(scores, labels)
+        torch.testing.assert_close(torch.jit.script(torch.nn.CrossEntropyLoss())(scores, labels), expected)
+        compiled = torch.compile(torch.nn.CrossEntropyLoss(), backend="aot_eager", fullgraph=True)
+        torch.testing.assert_close(compiled(scores, labels), expected)
+    assert F.cross_entropy is own
+    assert signature(own) == arguments
+    undo()
+    with captured:
+        assert torch.equal(own(scores, labels), expected)
+    torch.testing.assert_close(captured.losses(None).mean(), expected.detach())  # of one call
+    assert torch.equal(loss, expected)
 
 
 LAYER = torch.nn.Linear(2, 3)
