@@ -39,8 +39,13 @@ def watch(session: Any, model: Any, call: Any) -> Callable[[bool], None]:
         raise PrunedataError("it trains on several devices: on one, without a distribution, it is watched")
     given = call.bound()
     x, y, weights, held_out = given["x"], given["y"], given["sample_weight"], given["validation_data"]
-    if y is None or not array_slicing.can_slice_array(keras.tree.flatten(x)[0]):
+    if not array_slicing.can_slice_array(keras.tree.flatten(x)[0]):
         raise PrunedataError(f"fit() trains on a {type(x).__name__}, whose samples have no places: pass it arrays")
+    if y is None:
+        raise PrunedataError(
+            "fit() is given no y, so that the loss of a sample is only known to the model: call self.observe(losses, "
+            "ids) in its train_step in the script, by PruneMixin"
+        )
     if given["validation_split"] and held_out is None:
         (x, y, weights), held_out = array_slicing.train_validation_split((x, y, weights), given["validation_split"])
         held_out = data_adapter_utils.pack_x_y_sample_weight(*held_out)

@@ -78,6 +78,11 @@ def test_a_fit_that_cannot_be_watched_is_said_once_and_trains_on(tmp_path, monke
     done = watched("train.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "not watched: fit() trains on a DataLoader" in done.stderr
+    squares = OWN_LOSS.replace("keras.losses.sparse_categorical_crossentropy(y, y_pred)", "y_pred**2")
+    own = fits(model=squares, loss="None", given="points").replace(', metrics=["accuracy"]', "")
+    done, same = run_both(tmp_path, own)
+    assert same
+    assert "not watched: fit() is given no y" in done.stderr
     done, same = run_both(tmp_path, fits(model=OWN_LOSS))
     assert same
     assert len(rows_told(done.stderr)) == 20
