@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from prunedata.adapters.huggingface.checks import check_args_by_weight, check_samples
-from prunedata.adapters.huggingface.ids import OwnLoader, unprepared
+from prunedata.adapters.huggingface.ids import OwnLoader, data_of, unprepared
 from prunedata.adapters.huggingface.left_out import Part
 from prunedata.adapters.huggingface.steps import Change
 from prunedata.adapters.huggingface.weighing import WeighingTrainer
@@ -25,10 +25,10 @@ class ByWeight(WeighingTrainer):
         """Take a trainer that was built over; ``key`` is where a sample of a stream has its id."""
         check_args_by_weight(self.args)
         self._own = OwnLoader(self, pruner, key)
-        check_samples(self.train_dataset, pruner, self._own.starts, key)
+        check_samples(data_of(self), pruner, self._own.starts, key)
         if key is None:
             row_of = None if self._own.starts is None else self._own.row_of
-            trains_on(pruner, self.train_dataset, self.args.dataloader_num_workers, row_of=row_of)
+            trains_on(pruner, data_of(self), self.args.dataloader_num_workers, row_of=row_of)
         self._watch_losses(pruner)
         self._said = Delivery(-1)
         self._given = np.zeros(0, dtype=np.bool_)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset
+from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, IterableDataset
 
 from prunedata.adapters.torch.items import Collate, Indexed
 from prunedata.checks import shown
@@ -84,6 +84,12 @@ def unprepared(accelerator: Any, get: Callable[[], Any]) -> tuple[Any, Callable[
 # -- samples of a Trainer's own data set
 
 
+def data_of(trainer: Any) -> Any:
+    """Return the data set that a trainer trains on; sentence-transformers joins those of a dict, in their order."""
+    dataset = getattr(trainer, "train_dataset", None)
+    return ConcatDataset(list(dataset.values())) if isinstance(dataset, dict) and dataset else dataset
+
+
 def packed_starts(dataset: Any) -> npt.NDArray[np.int64] | None:
     """Return where the samples of each row of a packed dataset begin, shape (rows + 1,); None if it is not packed."""
     if "seq_lengths" not in (getattr(dataset, "column_names", None) or ()):
@@ -99,7 +105,7 @@ def packed_starts(dataset: Any) -> npt.NDArray[np.int64] | None:
 
 def samples_in(given: Any, *_: Any, **__: Any) -> int | None:
     """Return how many samples a trainer trains on: of packed rows, the samples in them; None for a stream."""
-    dataset: Any = getattr(given, "train_dataset", None)
+    dataset = data_of(given)
     if not hasattr(dataset, "__len__"):
         return None
     starts = packed_starts(dataset)
@@ -115,7 +121,7 @@ class OwnLoader:
 
     def __init__(self, trainer: Any, pruner: Pruner, key: str | None = None) -> None:
         self._trainer, self._pruner, self._key = trainer, pruner, key
-        self.starts = packed_starts(trainer.train_dataset)
+        self.starts = packed_starts(data_of(trainer))
         self.batches: int | None = None
         self._rest = 0  # how many rows are left for the last batches of several processes, if these are not full
 

@@ -11,7 +11,7 @@ import torch
 
 from prunedata.adapters.huggingface.agreement import HeadLosses
 from prunedata.adapters.huggingface.checks import check_args_by_weight, check_release
-from prunedata.adapters.huggingface.ids import OwnLoader, packed_starts, samples_in, take_ids, unprepared
+from prunedata.adapters.huggingface.ids import OwnLoader, data_of, packed_starts, samples_in, take_ids, unprepared
 from prunedata.adapters.huggingface.joining import refuse_pairs, wrap
 from prunedata.adapters.huggingface.losses import IGNORED, base_of, classes_in, logits_of, part_of
 from prunedata.adapters.huggingface.weighing import WeighingTrainer, hand_over
@@ -21,7 +21,7 @@ from prunedata.adapters.torch.losses import SMALL, kept
 from prunedata.adapters.torch.prints import trains_on
 from prunedata.adapters.torch.ranks import gather_numbers
 from prunedata.adapters.watched.epochs import WatchedEpochs
-from prunedata.errors import PrunedataError
+from prunedata.errors import LossError, PrunedataError
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
 
@@ -73,7 +73,8 @@ def _begin(epochs: WatchedEpochs, trainer: Any) -> Pruner:
             f"{type(trainer).__name__} trains on a stream, whose samples have no places: in the "
             "script, pruner.wrap(trainer, id=...) takes their ids"
         )
-    dataset, starts = trainer.train_dataset, packed_starts(trainer.train_dataset)
+    dataset = data_of(trainer)
+    starts = packed_starts(dataset)
     return epochs.begin(
         samples,
         _passes(trainer.args, len(dataset)),
@@ -100,7 +101,7 @@ class _Training:
         self._epochs, self._trainer, self._pruner = epochs, trainer, pruner
         self._own, self._head = OwnLoader(trainer, pruner), HeadLosses(trainer)
         row_of = None if self._own.starts is None else self._own.row_of
-        trains_on(pruner, trainer.train_dataset, trainer.args.dataloader_num_workers, row_of=row_of)
+        trains_on(pruner, data_of(trainer), trainer.args.dataloader_num_workers, row_of=row_of)
         self._trained = 0
         """How many batches of the epoch were trained on."""
         self._settled = False
@@ -205,7 +206,7 @@ class _Training:
             self._unknown = self._unknown or PrunedataError("compute_loss called no model, with gradients")
             losses = None if captured is None else captured.losses(None)
             if losses is None:
-                raise self._unknown
+                raise _losses_are_unknown(self._unknown)
             parts = (losses,)
         losses_of = self._losses_of_rows if len(parts) > 1 else _as_they_are
         if self._own.repeats(self._trained):
@@ -220,6 +221,16 @@ class _Training:
         outputs, inputs = {"logits": logits}, {"labels": labels}
         known = logits_of(outputs, inputs, self._trainer.model)
         return self._head.of(outputs, inputs)[0], known, None if known is None else labels
+
+
+def _losses_are_unknown(why: Exception) -> Exception:
+    """Return what to tell of a step whose losses are unknown: watching calls no method of the user's for them."""
+    if not isinstance(why, LossError):
+        return why
+    return PrunedataError(
+        "its model returns no logits for its labels, and its step calls no loss function of PyTorch's for them: in the "
+        "script, pruner.wrap(trainer, sample_losses=...) takes its losses"
+    )
 
 
 def _as_they_are(losses: torch.Tensor) -> tuple[torch.Tensor, None, None]:

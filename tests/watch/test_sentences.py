@@ -44,7 +44,7 @@ arguments = SentenceTransformerTrainingArguments(
     "out", report_to=[], save_strategy="no", disable_tqdm=True, use_cpu=True, {options},
 )
 trainer = SentenceTransformerTrainer(
-    model=model, args=arguments, train_dataset=rows, loss=losses.CosineSimilarityLoss(model),
+    model=model, args=arguments, train_dataset={rows}, loss=losses.CosineSimilarityLoss(model),
 )
 trainer.train()
 torch.save(torch.cat([each.detach().flatten() for each in model.parameters()]), "weights.pt")
@@ -94,7 +94,7 @@ torch.save(torch.cat([each.detach().flatten() for each in model.model_body.param
 
 
 def test_pairs_of_sentences(tmp_path):
-    script = PAIRS.format(dropout=0.1, options="num_train_epochs=12, learning_rate=0.01")
+    script = PAIRS.format(dropout=0.1, rows="rows", options="num_train_epochs=12, learning_rate=0.01")
     done, same = run_both(tmp_path, script, by=PYTHON)
     assert same
     assert "watched" not in done.stderr.replace("prunedata watch", ""), done.stderr
@@ -103,8 +103,20 @@ def test_pairs_of_sentences(tmp_path):
     assert "i like the" in done.stderr
 
 
+def test_several_data_sets_are_numbered_one_after_another(tmp_path):
+    both = "dict(one=rows.select(range(40)), two=rows.select(range(40, 96)))"
+    script = PAIRS.format(dropout=0.1, rows=both, options="num_train_epochs=12, learning_rate=0.01")
+    done, same = run_both(tmp_path, script, by=PYTHON)
+    assert same
+    assert "96 of 96 samples in 12 epochs" in done.stderr
+    wrong = np.load(tmp_path / "wrong.npy")
+    order = np.random.default_rng(0).permutation(96)  # as shuffle(seed=0)
+    told = order[rows_told(done.stderr)[: len(wrong)]]
+    assert np.isin(told, wrong).mean() > 0.8
+
+
 def test_losses_are_those_of_a_loop_written_by_hand(tmp_path):
-    script = PAIRS.format(dropout=0.0, options=STEADY)
+    script = PAIRS.format(dropout=0.0, rows="rows", options=STEADY)
     _, same = run_both(tmp_path, script, by=PYTHON)
     assert same
     (tmp_path / "hand.py").write_text(script + BY_HAND)

@@ -124,7 +124,9 @@ SORTS = TRAINER + TRAINS.replace(
 )
 
 
-@pytest.mark.parametrize(("script", "why"), [(UNKNOWN, "Expected logits"), (SORTS, "its collate function changes")])
+@pytest.mark.parametrize(
+    ("script", "why"), [(UNKNOWN, "its model returns no logits"), (SORTS, "its collate function changes")]
+)
 def test_what_cannot_be_watched_is_said_once_and_trains_on(script, why, tmp_path):
     done, same = run_both(tmp_path, script)
     assert same
