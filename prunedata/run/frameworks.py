@@ -71,13 +71,19 @@ def labels_in(given: Any, column: str | None = None, *, classes: int | None = No
     if column is None:
         return _classes_in(data, classes)
     listed = [*getattr(data, "column_names", ()), *getattr(data, "columns", ())]
-    found = data[column] if column in listed else getattr(data, column, None)
+    found = _column(data, column) if column in listed else getattr(data, column, None)
     if found is None or callable(found):
         raise PrunedataError(
             f"Expected a data set with the column {column!r} for labels. Got {type(data).__name__} without "
             f"it{': it has ' + ', '.join(map(str, listed)) if listed else ''}. Pass the labels as an array."
         )
     return np.asarray(found[:])
+
+
+def _column(data: Any, name: str) -> Any:
+    """Return a column as it is stored: a transform would read all samples for it, and may draw random numbers."""
+    stored = data.with_format(None) if hasattr(data, "with_format") else data
+    return stored[name]
 
 
 def _classes_in(data: Any, told_apart: int | None) -> Array | None:
@@ -87,7 +93,7 @@ def _classes_in(data: Any, told_apart: int | None) -> Array | None:
         sure = [name for name in named if type(features[name]).__name__ == "ClassLabel"]
         if not sure and (told_apart is None or len(named) != 1):
             return None
-        found = np.asarray(data[(sure or named)[0]][:])
+        found = np.asarray(_column(data, (sure or named)[0])[:])
         if sure:
             return found
         known = found.dtype.kind in "iu" and found.ndim == 1 and found.size > 0

@@ -129,6 +129,15 @@ def test_classes_are_found_in_the_data_sets_of_frameworks():
     assert labels_in(TensorDataset(torch.zeros(SAMPLES, 1), torch.rand(SAMPLES))) is None
 
 
+def test_labels_are_read_without_the_transform_of_a_hugging_face_data_set():
+    """It would open each image, and draw random numbers with which the training begins then."""
+    read = []
+    data = of_hugging_face().with_transform(lambda batch: read.append(torch.rand(1)) or batch)
+    np.testing.assert_array_equal(labels_in(data), CLASSES)
+    np.testing.assert_array_equal(labels_in(data, "label"), CLASSES)
+    assert not read
+
+
 def test_a_loop_begins_with_the_classes_of_the_wrapped_loader():
     pruner = Pruner(epochs=9)
     loader = pruner.wrap(of_torch())
