@@ -1,19 +1,17 @@
 """Watch a Trainer that the user's script builds and calls, for ``prunedata watch``, without changing its weights."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from math import ceil
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from prunedata.adapters.huggingface.agreement import HeadLosses
 from prunedata.adapters.huggingface.checks import check_args_by_weight, check_release
 from prunedata.adapters.huggingface.ids import OwnLoader, data_of, packed_starts, samples_in, take_ids, unprepared
 from prunedata.adapters.huggingface.joining import refuse_pairs, wrap
-from prunedata.adapters.huggingface.losses import IGNORED, base_of, classes_in, logits_of, part_of
+from prunedata.adapters.huggingface.losses import base_of, classes_in, logits_of, part_of
 from prunedata.adapters.huggingface.weighing import WeighingTrainer, hand_over
 from prunedata.adapters.torch.captured import Captured, watch_functions
 from prunedata.adapters.torch.items import SORTS
@@ -21,6 +19,7 @@ from prunedata.adapters.torch.losses import SMALL, kept
 from prunedata.adapters.torch.prints import trains_on
 from prunedata.adapters.torch.ranks import gather_numbers
 from prunedata.adapters.watched.epochs import WatchedEpochs
+from prunedata.adapters.watched.shown import Shown
 from prunedata.errors import LossError, PrunedataError
 from prunedata.run.pruner import Pruner
 from prunedata.types import SomeIds
@@ -75,14 +74,22 @@ def _begin(epochs: WatchedEpochs, trainer: Any) -> Pruner:
         )
     dataset = data_of(trainer)
     starts = packed_starts(dataset)
+    tokenizer = getattr(trainer, "processing_class", None) or getattr(trainer.data_collator, "tokenizer", None)
     return epochs.begin(
         samples,
         _passes(trainer.args, len(dataset)),
         rank=trainer.args.process_index,
-        dataset=_Shown(dataset, starts, trainer),
+        dataset=Shown(dataset, tokenizer, starts, _named_classes(trainer)),
         selected=dataset if starts is None else None,
         classes=classes_in(trainer),
     )
+
+
+def _named_classes(trainer: Any) -> list[str]:
+    """Return the names of a model's classes, if they have been named."""
+    names = getattr(getattr(base_of(trainer.model), "config", None), "id2label", None) or {}
+    named = [str(names[number]) for number in range(len(names))] if set(names) == set(range(len(names))) else []
+    return [] if all(name == f"LABEL_{number}" for number, name in enumerate(named)) else named
 
 
 def _passes(args: Any, rows: int) -> int:
@@ -235,62 +242,3 @@ def _losses_are_unknown(why: Exception) -> Exception:
 
 def _as_they_are(losses: torch.Tensor) -> tuple[torch.Tensor, None, None]:
     return losses, None, None
-
-
-class _Shown(Sequence[Any]):
-    """A Trainer's samples as people see them: their texts, and the names of their classes."""
-
-    def __init__(self, dataset: Any, starts: npt.NDArray[np.int64] | None, trainer: Any) -> None:
-        self._dataset, self._starts = dataset, starts
-        tokenizer = getattr(trainer, "processing_class", None) or getattr(trainer.data_collator, "tokenizer", None)
-        tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
-        self._decode = getattr(tokenizer, "decode", None)
-        names = getattr(getattr(base_of(trainer.model), "config", None), "id2label", None) or {}
-        named = [str(names[number]) for number in range(len(names))] if set(names) == set(range(len(names))) else []
-        if not all(name == f"LABEL_{number}" for number, name in enumerate(named)):
-            self.classes = named
-        self.features = getattr(dataset, "features", None)
-
-    def __len__(self) -> int:
-        return len(self._dataset) if self._starts is None else int(self._starts[-1])
-
-    def __getitem__(self, sample: Any) -> Any:
-        at = sample if self._starts is None else int(np.searchsorted(self._starts, sample, "right")) - 1
-        plain = getattr(self._dataset, "with_format", None)
-        item = (plain(None) if plain is not None and self.features is not None else self._dataset)[at]
-        if not hasattr(item, "keys") or "input_ids" not in item:
-            return item
-        tokens, answers = _flat(item["input_ids"]), self._answers(item)
-        if self._starts is not None:
-            lengths = _flat(item["seq_lengths"])
-            which = sample - int(self._starts[at])
-            part = slice(sum(lengths[:which]), sum(lengths[: which + 1]))
-            tokens, answers = tokens[part], answers and answers[part]
-        others = {name: value for name, value in item.items() if isinstance(value, (str, int, float))}
-        if any(isinstance(value, str) for value in others.values()) or self._decode is None:
-            return others
-        if not answers or all(answers):
-            return others | {"text": self._decode(tokens, skip_special_tokens=True)}
-        told = {False: "prompt", True: "answer"}
-        return others | {
-            name: self._decode(
-                [token for token, mine in zip(tokens, answers, strict=True) if mine == own], skip_special_tokens=True
-            )
-            for own, name in told.items()
-        }
-
-    @staticmethod
-    def _answers(item: Any) -> list[bool]:
-        """Return which tokens are trained on, if not all are."""
-        if "completion_mask" in item:
-            return [bool(one) for one in _flat(item["completion_mask"])]
-        tokens, labels = _flat(item["input_ids"]), _flat(item.get("labels"))
-        alike = len(labels) == len(tokens) and all(
-            label in (IGNORED, token) for token, label in zip(tokens, labels, strict=True)
-        )  # else they are of tokens, and no answer
-        return [label != IGNORED for label in labels] if alike else []
-
-
-def _flat(values: Any) -> list[Any]:
-    values = values.tolist() if hasattr(values, "tolist") else values
-    return values if isinstance(values, list) else []

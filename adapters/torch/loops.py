@@ -18,6 +18,7 @@ from prunedata.adapters.torch.prints import prints_in
 from prunedata.adapters.torch.wrap import copied
 from prunedata.adapters.watched.epochs import LONG, WatchedEpochs
 from prunedata.adapters.watched.gathered import epochs_of
+from prunedata.adapters.watched.shown import Shown
 from prunedata.cli.watching.rows import original_rows
 from prunedata.errors import PrunedataError
 from prunedata.run.frameworks import labels_in
@@ -206,7 +207,9 @@ class Loops:
                     "it is watched"
                 )
             self._epochs = epochs_of(self._session)
-            self._epochs.begin(len(dataset), LONG, dataset=dataset, selected=dataset)
+            tokenizer = getattr(loader.collate_fn, "tokenizer", None)
+            shown = dataset if tokenizer is None else Shown(dataset, tokenizer)
+            self._epochs.begin(len(dataset), LONG, dataset=shown, selected=dataset)
             self._known.append(loader)
         self._pass = which
         return self._epochs

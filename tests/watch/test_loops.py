@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler, Subset, TensorDataset
 from prunedata import Pruner
 from prunedata.cli.watching.hooks import notice_steps, watch_loops
 from prunedata.cli.watching.session import Session
+from prunedata.reporting.kept import KeptPreviews
 from prunedata.store.run_store import read_run
 from tests.common.programs import WORKERS
 from tests.watch.watched import rows_told, run_both, watched
@@ -308,6 +309,27 @@ def test_where_labels_change_from_epoch_to_epoch_none_are_kept(watch):
     assert told.count("labels change") == 1
     assert "label" not in run.arrays
     assert (run.visits == 3).all()
+
+
+class Padded:
+    """A collate function that has a tokenizer, as those of transformers do."""
+
+    class tokenizer:
+        @staticmethod
+        def decode(tokens, **_):
+            return " ".join(f"word{token}" for token in tokens)
+
+    def __call__(self, rows):
+        values = torch.tensor([row["input_ids"] for row in rows]).float() / 100
+        return values, torch.stack([row["labels"] for row in rows]), torch.tensor([row["place"] for row in rows])
+
+
+def test_tokens_are_shown_as_their_text(watch, tmp_path):
+    rows = [{"input_ids": [at % 7, 100 + at, at % 5], "labels": DATA.tensors[1][at], "place": at} for at in range(60)]
+    watch(over(plainly, dataset=rows, collate_fn=Padded()))
+    (store,) = tmp_path.glob("*.zarr")
+    seen = KeptPreviews(store).of(13)
+    assert (seen.label, dict(seen.row)["text"]) == (str(rows[13]["labels"].item()), "word6 word113 word3")
 
 
 def test_other_data_begin_another_run(watch):
