@@ -17,9 +17,41 @@ from prunedata.run.pruner import Pruner
 TRIED = 7  # samples that are collated, to see whether a collate function keeps their order
 
 
+def not_a_loader(value: object) -> PrunedataError:
+    """Return the error for something that isn't PyTorch's DataLoader."""
+    kind = type(value)
+    if kind.__name__ == "WebLoader":
+        remedy = (
+            ", which has a DataLoader inside: make the DataLoader yourself, over the stream that pruner.wrap(dataset, "
+            "index) returned, and wrap that."
+        )
+    elif isinstance(getattr(value, "loader", None), DataLoader):
+        remedy = (
+            ", which has a DataLoader inside: put pruner.wrap(it.loader, ahead=n) in the place of it.loader, with n=1 "
+            "if it fetches a batch ahead, and call observe() of that one."
+        )
+    elif isinstance(getattr(value, "_dataloader", None), DataLoader):
+        remedy = (
+            ", which has a DataLoader inside: wrap the loader first, and let Fabric set up the result, by "
+            "fabric.setup_dataloaders(pruner.wrap(loader))."
+        )
+    elif kind.__name__.endswith("Loader"):
+        remedy = (
+            ", of another library: wrap a DataLoader of PyTorch's; or, if its batches have ids in them, leave samples "
+            "out by weight through watch()."
+        )
+    else:
+        remedy = ": wrap the loader, not its dataset or its iterator."
+    return PrunedataError(
+        f"Expected a torch.utils.data.DataLoader. Got a {kind.__module__}.{kind.__qualname__}{remedy}"
+    )
+
+
 def samples_in(loader: Any, *_: Any, **__: Any) -> int | None:
-    """Return how many samples a DataLoader's dataset has; None for a stream, and for anything but a DataLoader."""
-    if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
+    """Return how many samples a DataLoader's dataset has; None for a stream. Raise for anything but a DataLoader."""
+    if not isinstance(loader, DataLoader):
+        raise not_a_loader(loader)
+    if isinstance(loader.dataset, IterableDataset):
         return None
     return len(loader.dataset) if hasattr(loader.dataset, "__len__") else None
 

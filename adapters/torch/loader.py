@@ -54,6 +54,7 @@ class PrunedLoader:
         self._pruner, self._order, self._overhead = pruner, order, pruner.overhead
         self._run, self._recorder = order.run, order.run.recorder
         self._with_ids, self._seeds, self._ahead = with_ids, None, ahead
+        order.with_ids = with_ids
         if reseeded:
             self._seeds = WorkerSeeds(self.generator, self._rank)
             self._run.seeds.add(self._seeds)

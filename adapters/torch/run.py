@@ -41,6 +41,9 @@ class TorchRun(Adapter):
         """Set by the adapter of a trainer that owns the loop over the epochs, while it trains. A loader calls it before
         its first batch, to begin the epoch if it has not begun. Without it, loaders refuse to be iterated by a trainer
         that is known to freeze their length."""
+        self.newest: object | None = None
+        """The loader that was wrapped last, with ``with_ids``. Accelerate makes a loader of its own from it; a script
+        that gives this one the same name would lose the one that takes the losses."""
         self._begun: int | None = None
         self.steps = SharedSteps()  # which samples of streams this rank gets in which step
         self.settings: list[str] = []

@@ -52,17 +52,24 @@ def is_accelerate() -> bool:
     return _accelerates_loader("__iter__") is not None
 
 
-def refuse_sharing(world: int, *, zero_weights: bool) -> None:
+def refuse_sharing(world: int, *, with_ids: bool, zero_weights: bool) -> None:
     """Raise :class:`PrunedataError` if accelerate shares the batches so that ids are lost or samples dealt twice.
 
-    ``world`` is the number of ranks to which the pruned loader deals its samples. If some are delivered with the weight
-    0, the processes exchange in each step how many are not.
+    ``with_ids`` tells whether the loop expects ids beside its batches, as it gets them from accelerate. ``world`` is
+    the number of ranks to which the pruned loader deals its samples. If some are delivered with the weight 0, the
+    processes exchange in each step how many are not.
     """
     if _accelerates_loader("_fetch_batches") is not None:
         raise PrunedataError(
             "Expected each process to fetch its own batches. Got accelerate's dispatch_batches, which takes the ids of "
             "a batch apart from its samples: write Accelerator(dataloader_config=DataLoaderConfiguration("
             "dispatch_batches=False))."
+        )
+    if not with_ids and _accelerates_loader("__iter__") is not None:
+        raise PrunedataError(
+            "Expected with_ids=True for a loader that accelerate prepares, as it makes a loader of its own, which "
+            "fetches a batch ahead. Got a loader without: write pruner.wrap(loader, with_ids=True), `for ids, batch in "
+            "prepared:` and pruner.observe(losses, ids)."
         )
     shards = _accelerates_loader("_iter_with_split", "_iter_with_no_split")
     if zero_weights and shards is not None and not (shards.even_batches or shards.drop_last):

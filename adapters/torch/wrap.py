@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from prunedata.adapters.torch.facts import samples_in
+from prunedata.adapters.torch.facts import not_a_loader, samples_in
 from prunedata.adapters.torch.items import CarryingCollate, Collate, CollatePairs, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.adapters.torch.orders import Order, StreamOrder, Uneven, order_for
@@ -75,7 +75,7 @@ def wrap(
         ``uneven="drop"``; and at a batch without the ids of its samples.
     """
     if not isinstance(loader, DataLoader):
-        raise PrunedataError(_not_a_loader(loader))
+        raise not_a_loader(loader)
     if isinstance(loader, PrunedLoader):
         raise PrunedataError("Expected a DataLoader that is not wrapped yet. Got the result of wrap().")
     _refuse_kept_iterator(loader)
@@ -96,29 +96,9 @@ def wrap(
         trains_on(pruner, loader.dataset, loader.num_workers, loader)
     order.run.join()
     pruner.observed_by(pruned)
+    if with_ids:
+        order.run.newest = pruned
     return pruned
-
-
-def _not_a_loader(value: object) -> str:
-    """Return the error message for something that isn't PyTorch's DataLoader."""
-    kind = type(value)
-    got = f"Expected a torch.utils.data.DataLoader. Got a {kind.__module__}.{kind.__qualname__}"
-    if kind.__name__ == "WebLoader":
-        return (
-            f"{got}, which has a DataLoader inside: make the DataLoader yourself, over the stream that "
-            "prunedata.adapters.webdataset.wrap returned, and wrap that."
-        )
-    if isinstance(getattr(value, "loader", None), DataLoader):
-        return (
-            f"{got}, which has a DataLoader inside: put wrap(it.loader, pruner, ahead=n) in the place of it.loader, "
-            "with n=1 if it fetches a batch ahead, and call observe() of that one."
-        )
-    if kind.__name__.endswith("Loader"):
-        return (
-            f"{got}, of another library: wrap a DataLoader of PyTorch's; or, if its batches have ids in them, leave "
-            "samples out by weight through watch()."
-        )
-    return f"{got}: wrap the loader, not its dataset or its iterator."
 
 
 def _refuse_kept_iterator(loader: DataLoader[Any]) -> None:
@@ -198,8 +178,8 @@ def _stream(loader: DataLoader[Any], pruner: Pruner, uneven: Uneven | None) -> t
     if not getattr(loader.dataset, "delivers_ids", False):
         raise PrunedataError(
             f"Expected a map-style dataset, or a stream that its own adapter has pruned. Got the IterableDataset "
-            f"{type(loader.dataset).__name__}: wrap it by prunedata.adapters.iterable.wrap or "
-            "prunedata.adapters.webdataset.wrap first."
+            f"{type(loader.dataset).__name__}: wrap it first, by pruner.wrap(dataset, index) if it is a WebDataset, "
+            "and any other by pruner.wrap(dataset, id=...)."
         )
     if uneven not in (None, "weights", "drop"):
         raise PrunedataError(f'Expected uneven="weights" or "drop" for a stream. Got {uneven!r}.')

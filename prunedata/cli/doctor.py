@@ -129,7 +129,10 @@ def _store(place: str) -> Iterator[Fact]:
 def _loader(given: Any) -> Iterator[Fact]:
     name, adapter = adapter_of(given)
     yield Fact("ok", "loader", f"{type(given).__module__}.{type(given).__qualname__}; wrapped by {ADAPTERS}.{name}")
-    samples = samples_in(given)
+    try:
+        samples = samples_in(given)
+    except PrunedataError:
+        samples = None  # to prune it, below, raises the same
     if samples is not None:
         yield Fact("ok", "samples", f"{samples:,}: build the Pruner with as many")
     facts = adapter.facts(given) if hasattr(adapter, "facts") else {}

@@ -20,7 +20,8 @@ def adapter_of(given: Any) -> tuple[str, Any]:
 
     Raises :class:`PrunedataError` if the adapter's library is not installed.
     """
-    roots = dict.fromkeys(kind.__module__.partition(".")[0] for kind in type(given).__mro__)
+    kinds = (*type(given).__mro__, *given.__class__.__mro__)  # accelerate's loaders claim the class of another
+    roots = dict.fromkeys(kind.__module__.partition(".")[0] for kind in kinds)
     for root in roots:
         name = OTHER_NAMES.get(root, root)
         if name != "builtins" and name.isidentifier():

@@ -26,6 +26,8 @@ class Order(ABC):
     """Whether the order delivers every sample that an epoch keeps. The deliveries of two such orders don't add up."""
     gives_once: bool | None = None
     """Whether the order gives no sample twice, by its kind or as a pass over it has shown; None if not known."""
+    with_ids = False
+    """Whether the loader delivers the ids beside each batch."""
     ids_in_samples = False
     """Whether each sample carries its id (``id_key``): then a batch may lack samples, or have them in another order."""
 

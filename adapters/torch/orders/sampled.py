@@ -77,7 +77,9 @@ class SampledOrder(Order):
         epoch = self.pruner.current
         if self._begun is not epoch:
             refuse_sharing(
-                self.world, zero_weights=self.pruner.leave_out == "weight" or self.pruner.holdout is not None
+                self.world,
+                with_ids=self.with_ids,
+                zero_weights=self.pruner.leave_out == "weight" or self.pruner.holdout is not None,
             )
             self.begin(epoch)
             if self.run.group_size() > self.world:

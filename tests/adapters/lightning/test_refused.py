@@ -4,9 +4,11 @@ import lightning.pytorch as pl
 import pytest
 import pytorch_lightning
 import torch
+from lightning.fabric import Fabric
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader, SequentialSampler
 
+from prunedata import Pruner
 from prunedata.adapters.lightning import wrap
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.errors import NotInEpoch, PrunedataError
@@ -216,3 +218,9 @@ def test_after_fit_plain_loops_are_as_ever():
     trainer_of(pruner).fit(Net(), loader)
     with pytest.raises(NotInEpoch):
         iter(loader)
+
+
+def test_what_fabric_set_up_before_is_refused_with_the_way_to_go():
+    prepared = Fabric(accelerator="cpu", devices=1).setup_dataloaders(DataLoader(range(8)))
+    with pytest.raises(PrunedataError, match=r"fabric\.setup_dataloaders\(pruner\.wrap\(loader\)\)"):
+        Pruner(epochs=3).wrap(prepared)

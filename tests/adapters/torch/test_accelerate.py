@@ -1,5 +1,7 @@
 """Accelerate rebuilds a loader around its samplers, deals batches to processes, and fetches one batch ahead."""
 
+import gc
+
 import numpy as np
 import pytest
 import torch
@@ -184,3 +186,26 @@ def test_batches_of_one_with_accumulation_find_suspects_as_batches_of_16_do():
                     optimizer.zero_grad()
 
     check_batches_of_one(train)
+
+
+def test_a_script_may_give_the_prepared_loader_the_name_of_the_wrapped_one():
+    pruner, loader = pruned(with_ids=True)
+    loader = Accelerator(cpu=True).prepare(loader)
+    gc.collect()  # of the wrapped loader, if nothing keeps it
+    for epoch in pruner.epochs():
+        for ids, (_, index) in loader:
+            losses = losses_of(index, epoch.number)
+            assert torch.equal(pruner.observe(losses, ids), losses.mean())
+
+
+def test_a_loader_without_ids_that_accelerate_prepared_is_refused():
+    pruner, loader = pruned()
+    prepared = Accelerator(cpu=True).prepare(loader)
+    pruner.begin_epoch()
+    with pytest.raises(PrunedataError, match="Expected with_ids=True for a loader that accelerate prepares"):
+        next(iter(prepared))
+
+
+def test_the_pruner_says_as_well_how_to_wrap_what_accelerate_prepared():
+    with pytest.raises(PrunedataError, match="wrap the loader first, with with_ids=True"):
+        Pruner(epochs=3).wrap(Accelerator(cpu=True).prepare(loader_of()))

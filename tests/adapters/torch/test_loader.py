@@ -11,6 +11,7 @@ import webdataset as wds
 from torch.utils.data import ConcatDataset, DataLoader, IterableDataset, Subset, TensorDataset, get_worker_info
 from torchdata.stateful_dataloader import StatefulDataLoader
 
+from prunedata import Pruner
 from prunedata.adapters.torch import wrap
 from prunedata.errors import LossError, NotInEpoch, PrunedataError
 from tests.adapters.helpers.torch import (
@@ -240,6 +241,10 @@ class Unsized(torch.utils.data.Dataset):
 
 
 class TestErrors:
+    def test_a_pruner_that_does_not_know_its_samples_names_the_loader_to_wrap(self):
+        with pytest.raises(PrunedataError, match=r"Got a tests\..*\.Items: wrap the loader, not its dataset"):
+            Pruner(epochs=3).wrap(Items())
+
     def test_outside_an_epoch(self):
         pruner, loader = pruned()
         with pytest.raises(NotInEpoch, match=r"for epoch in pruner\.epochs"):
