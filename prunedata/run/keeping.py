@@ -34,7 +34,10 @@ def keep(engine: Engine, location: StoreLike | None, *, resume: bool | Literal["
     engine.identity.accepts_all = resume == "other data"
     if location is None:
         if resume is True:
-            raise PrunedataError("Expected a store to resume from. Got resume=True without store=.")
+            raise PrunedataError(
+                "Expected a store to resume from. Got resume=True without store=: of several ranks only the one with "
+                "the store may resume from it, as by resume=get_rank() == 0."
+            )
         return
     from prunedata.store.run_store import RunStore  # noqa: PLC0415 (zarr takes longer to load than all else)
 
@@ -180,6 +183,12 @@ def _check_run(given: dict[str, Any], stored: dict[str, Any]) -> None:
         longer = (
             " If rows were added or removed, a run with keys can follow them: pass keys=... and follow=True; or, if "
             "the wrapped object has names of its own, follow=True and no number of samples."
+        )
+    elif LABELS in differ:  # the run has found them, and nobody passed them
+        longer = (
+            " These are the labels of the data set, unless labels= passes others: since the run began, rows were moved "
+            "or labels changed. Losses by the old labels say nothing of the new ones: after correcting labels, name "
+            "another store."
         )
     if differ == ["schedule"]:
         longer = " To lengthen a run, pass the schedule that it began with, with more epochs and nothing else changed."

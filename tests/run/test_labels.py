@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from prunedata import Pruner, Schedule
-from prunedata.errors import LossError, PrunedataError
+from prunedata.errors import ForeignStore, LossError, PrunedataError
 from prunedata.run.frameworks import labels_in
 from prunedata.store.run_store import read_run
 from tests.common.strategies import SEEDS
@@ -296,3 +296,9 @@ def test_labels_that_change_after_the_first_epoch_are_noticed_in_the_first_batch
             run.observe(np.ones(4), ids, labels=labels[ids])
         assert run.wants_labels == (given is None and not number)
     assert (run.visits == 3).all()
+
+
+def test_a_run_that_resumes_after_labels_were_corrected_says_to_begin_anew(tmp_path):
+    Pruner(8, epochs=9, labels=[0, 1] * 4, store=tmp_path / "run")
+    with pytest.raises(ForeignStore, match=r"labels changed.* after correcting labels, name another store"):
+        Pruner(8, epochs=9, labels=[0, 0] * 4, store=tmp_path / "run", resume=True)
