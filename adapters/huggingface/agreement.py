@@ -6,7 +6,8 @@ from typing import Any
 import torch
 
 from prunedata.adapters.huggingface.forward import ForwardWatch
-from prunedata.adapters.huggingface.losses import IGNORED, is_sum, losses_and_counts, part_of, shifts_labels
+from prunedata.adapters.huggingface.losses import is_sum, losses_and_counts, part_of, shifts_labels
+from prunedata.counting.guess import IGNORED
 from prunedata.errors import PrunedataError
 
 TOLERANCE = 0.02  # how far they may be from each other, as a part: a model in bfloat16 rounds its loss

@@ -6,10 +6,9 @@ import torch
 import torch.nn.functional as F
 from transformers.loss.loss_utils import ForCausalLMLoss
 
-from prunedata.counting.guess import MOST_CLASSES
+from prunedata.counting.guess import IGNORED, MOST_CLASSES
 from prunedata.errors import LossError
 
-IGNORED = -100  # the label of what has no loss, as padding
 FAR = 1 << 30  # a position behind the end of any text: answers there have no loss
 
 

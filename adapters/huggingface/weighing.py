@@ -13,9 +13,10 @@ from prunedata.adapters.huggingface.checks import check_loss
 from prunedata.adapters.huggingface.forward import ForwardWatch, may_be_asked
 from prunedata.adapters.huggingface.ids import IDS, take_ids
 from prunedata.adapters.huggingface.left_out import Part, evaluating, without_labels
-from prunedata.adapters.huggingface.losses import IGNORED, ignored_labels, logits_of, part_of
+from prunedata.adapters.huggingface.losses import ignored_labels, logits_of, part_of
 from prunedata.adapters.huggingface.steps import Change, stretch
 from prunedata.adapters.torch.run import TorchRun
+from prunedata.counting.guess import IGNORED
 from prunedata.errors import PrunedataError
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner

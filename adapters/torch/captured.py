@@ -34,6 +34,8 @@ FUNCTIONS = (
 """The loss functions of ``torch.nn.functional``, which the modules of ``torch.nn`` call too."""
 OF_CLASSES = "cross_entropy", "nll_loss"
 """Of these the input has a number for each class, and the highest one says which class it is."""
+OF_TWO = {"binary_cross_entropy": 0.5, "binary_cross_entropy_with_logits": 0.0}
+"""Of these the input has a number for each sample, above this one for class 1, or several, which are no classes."""
 REPLACED = ("weight", "reduction", "reduce", "size_average")
 """Their arguments that the losses of single samples are computed without."""
 NARROW = torch.float16, torch.bfloat16
@@ -173,11 +175,14 @@ class _Losses:
     def __call__(self, *given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         """Return one loss for each row, and its logits and its label, -100 for none, if each row is of one class."""
         losses, (outputs, labels) = _by_sample(*self.each(*given), samples=len(given[0])), given
-        one = outputs.ndim == 2 and labels.ndim == 1 and 1 < outputs.shape[1] <= MOST_CLASSES
-        if not one or self.own.__name__ not in OF_CLASSES:
-            return losses, None, None
-        is_none = labels == self._options.get("ignore_index", IGNORED)
-        return losses, outputs, torch.where(is_none, IGNORED, labels.long())
+        name, rows = self.own.__name__, len(losses)
+        if name in OF_CLASSES and outputs.ndim == 2 and labels.ndim == 1 and 1 < outputs.shape[1] <= MOST_CLASSES:
+            is_none = labels == self._options.get("ignore_index", IGNORED)
+            return losses, outputs, torch.where(is_none, IGNORED, labels.long())
+        if name in OF_TWO and outputs.numel() == labels.numel() == rows and bool(((labels == 0) | (labels == 1)).all()):
+            score = outputs.reshape(rows) - OF_TWO[name]
+            return losses, torch.stack([-score, score], dim=1), labels.reshape(rows).long()
+        return losses, None, None
 
     def each(self, *given: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return all losses without class weights, and a mask of those that belong to a label."""

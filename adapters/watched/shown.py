@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Shown"]
+from prunedata.counting.guess import IGNORED
 
-IGNORED = -100
-"""The label of a token that is not trained on."""
+__all__ = ["Shown"]
 
 
 class Shown(Sequence[Any]):

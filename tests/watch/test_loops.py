@@ -298,6 +298,36 @@ def test_the_labels_of_any_data_set_are_known(watch):
     assert told == ""
 
 
+class TwoClasses(Dataset):
+    """Points of two classes, one of them rare."""
+
+    def __len__(self):
+        return SAMPLES
+
+    def __getitem__(self, place):
+        return DATA[place][0], torch.tensor([float(place % 10 == 0)]), place
+
+
+@pytest.mark.parametrize("probabilities", [False, True])
+def test_the_labels_of_one_output_are_known_if_it_has_two_classes(probabilities, watch):
+    def loop(training, epochs):
+        head = nn.Linear(3, 1)
+        for _ in range(epochs):
+            for values, labels, _ in loader(TwoClasses()):
+                if probabilities:
+                    loss = F.binary_cross_entropy(head(values).sigmoid(), labels)
+                else:
+                    loss = F.binary_cross_entropy_with_logits(head(values), labels)
+                training.step(loss)
+
+    _, (run,), _ = watch(loop)
+    rare = np.arange(SAMPLES) % 10 == 0
+    assert np.array_equal(run.arrays["label"] - 2, rare)
+    guess, strength = run.arrays["guess"] % (1 << 12), run.arrays["guess"] >> 12
+    assert np.array_equal(guess[strength > 0], ~rare[strength > 0])
+    assert (strength > 0).any()
+
+
 def test_where_labels_change_from_epoch_to_epoch_none_are_kept(watch):
     def loop(training, epochs):
         batches = loader(data := Places())
