@@ -134,6 +134,6 @@ def refuse_pairs(trainer: Any, sample_losses: Any) -> None:
     names = [name for name in of_trl if name.endswith("Trainer") and not name.startswith("_")]
     if names and "SFTTrainer" not in names and sample_losses is None:
         raise PrunedataError(
-            f"Expected a trainer with one loss per sample. Got {names[0]}, whose loss compares the answers of a pair: "
-            "train with SFTTrainer."
+            f"Expected a trainer with one loss per sample. Got {names[0]}, whose loss compares answers: train "
+            "with SFTTrainer."
         )

@@ -112,11 +112,12 @@ class RunStore:
             self._open_alone()
             pointer = self._read_pointer()
             if pointer is not None:
-                reached = shown(pointer["state"].get("epoch"))
+                reached = f"reached epoch {shown(pointer['state'].get('epoch'))}"
+                if not pointer["generation"]:
+                    reached = "saved nothing, as it stopped before"
                 raise RunExists(
-                    f"Expected an empty place for a new run. Got {self.location}, which has a run that has reached "
-                    f"epoch {reached}. Pass resume=True to resume it; to begin anew, name another store, or delete "
-                    "this one."
+                    f"Expected an empty place for a new run. Got {self.location}, which has a run that has {reached}. "
+                    "Pass resume=True to resume it; to begin anew, name another store, or delete this one."
                 )
             self._claim()
             self._point(0, state, {})

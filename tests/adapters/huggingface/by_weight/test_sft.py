@@ -162,7 +162,7 @@ def test_pairs_are_refused_with_the_reason(tmp_path):
     trainer = trl.DPOTrainer(
         model=tiny(), ref_model=tiny(), args=config, train_dataset=pairs, processing_class=tokenizer()
     )
-    with pytest.raises(PrunedataError, match="Got DPOTrainer, whose loss compares the answers of a pair"):
+    with pytest.raises(PrunedataError, match="Got DPOTrainer, whose loss compares answers"):
         wrap(trainer, run_of(8, prune=2))
 
 
