@@ -153,14 +153,15 @@ class _Fit:
             if self._progress.is_last_batch:
                 self._epochs.guarded(self._epochs.pause)
             return
-        losses, *said = captured.at_once(returned)
+        losses, logits, labels = captured.at_once(returned)
         if losses is None:
             raise PrunedataError(
                 "Expected a training_step that calls a loss function of PyTorch's, with a loss for each sample. Got "
                 f"that of {type(self._model).__name__}, which calls none: leave out in the script, by DataPruning and "
                 "observe()."
             )
-        observe(self._model, losses, ids, None, *said)
+        known = self._pruner is None or not self._pruner.wants_labels
+        observe(self._model, losses, ids, logits=logits, labels=None if known else labels)
 
     # -- the loader
 

@@ -190,6 +190,16 @@ def test_left_out_is_what_the_adapter_leaves_out_by_hand(tmp_path):
     assert torch.equal(left_out, torch.load(tmp_path / "by-hand.pt"))
 
 
+def test_what_is_left_out_is_compared_by_label_with_any_data_set(tmp_path):
+    own = script(options="max_epochs=8").replace("DataLoader(train,", "DataLoader(rows := list(train),")
+    own += "np.save('labels.npy', [int(label) for _, label in rows])\n"
+    (tmp_path / "train.py").write_text(own)
+    done = watched("--leave-out", "train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    run = read_run(tmp_path / "train.zarr").state
+    assert np.array_equal(run.arrays["label"] - 2, np.load(tmp_path / "labels.npy"))
+
+
 LISTED = script(options="max_epochs=1", step="self.loss(self.layers(batch[0][0]), batch[0][1])")
 LISTED = (
     LISTED.replace("points, labels = batch\n", "\n").replace("fit(net, D", "fit(net, [D").replace("=0), D", "=0)], D")
