@@ -211,11 +211,11 @@ class _Training:
         parts = self._parts
         if self._unknown is not None or not parts:
             self._unknown = self._unknown or PrunedataError("compute_loss called no model, with gradients")
-            losses = None if captured is None else captured.losses(None)
-            if losses is None:
+            parts = (None,) if captured is None else captured.at_once(None)
+            if parts[0] is None:
                 raise _losses_are_unknown(self._unknown)
-            parts = (losses,)
-        losses_of = self._losses_of_rows if len(parts) > 1 else _as_they_are
+            parts = tuple(part for part in parts if part is not None)
+        losses_of = self._losses_of_rows if len(parts) == 2 else _as_they_are
         if self._own.repeats(self._trained):
             own = self._own.own(ids)
             ids, parts = ids[own], tuple(part[own] for part in parts)
@@ -240,5 +240,7 @@ def _losses_are_unknown(why: Exception) -> Exception:
     )
 
 
-def _as_they_are(losses: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-    return losses, None, None
+def _as_they_are(
+    losses: torch.Tensor, logits: torch.Tensor | None = None, labels: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+    return losses, logits, labels

@@ -112,7 +112,7 @@ def test_workers_and_an_order_without_shuffling(doctor, script):
     ("name", "what", "told"),
     [
         ("dropped", "prune", "refused: Expected at least one batch of 2000 samples"),
-        ("stream", "prune", "wrap it by prunedata.adapters.iterable.wrap"),
+        ("stream", "prune", "wrap it first, by pruner.wrap"),
         ("broken", "first batch", "KeyError: 'no image there'"),
         ("data", "prune", "wrap the loader, not its dataset"),
     ],

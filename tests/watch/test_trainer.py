@@ -115,6 +115,22 @@ arguments.remove_unused_columns = False
 )
 
 
+BY_ONE_OUTPUT = UNKNOWN.replace(
+    '{"loss": (logits.logsumexp(1) - logits.gather(1, labels[:, None])[:, 0]).mean()}',
+    '{"loss": torch.nn.functional.binary_cross_entropy_with_logits(logits[:, 0], (labels > 0).float())}',
+).replace('rows["train"].remove_columns("text")', 'list(rows["train"].remove_columns("text"))')
+
+
+@pytest.mark.slow
+def test_two_classes_told_apart_by_one_output_are_known_if_the_model_returns_only_its_loss(tmp_path):
+    own = BY_ONE_OUTPUT + "np.save('labels.npy', [row['label'] > 0 for row in rows['train']])\n"
+    done, same = run_both(tmp_path, own)
+    assert same, done.stderr
+    run = read_run(tmp_path / "train.zarr").state
+    assert np.array_equal(run.arrays["label"] - 2, np.load(tmp_path / "labels.npy"))
+    assert "looks like" in done.stderr
+
+
 IN_ITS_ORDER = "data_collator=DataCollatorWithPadding(tokenizer)"
 SORTS = TRAINER + TRAINS.replace(
     IN_ITS_ORDER,
