@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from prunedata import Pruner
+from prunedata.cli.watching.session import Session
 from prunedata.store.run_store import read_run
 from tests.watch.watched import TRAINER, TRAINS, environment, plain, rows_told, run_both, watched
 
@@ -92,6 +94,21 @@ def test_a_signal_ends_it_as_it_ends_the_program(number, tmp_path):
             ends.append((program.communicate()[1], program.returncode))
     assert ends[0] == ends[1]
     assert ends[0][1] == -number
+
+
+def test_processes_that_begin_at_the_same_moment_have_stores_of_their_own(tmp_path, monkeypatch):
+    def made_after_another(*given, session="prunedata.cli.watching.session.Pruner", **options):
+        monkeypatch.setattr(session, Pruner)
+        Session.current().begin(4, 1)  # another process has looked for a place, too
+        return Pruner(*given, **options)
+
+    monkeypatch.setenv("PRUNEDATA_WATCH", str(tmp_path))
+    monkeypatch.setattr("prunedata.cli.watching.session.Pruner", made_after_another)
+    Session.current.cache_clear()
+    Session.current().begin(4, 1)
+    Session.current().runs.clear()  # or they are listed when the process ends
+    Session.current.cache_clear()
+    assert len(list(tmp_path.glob("*.zarr"))) == 2
 
 
 def test_the_environments_own_sitecustomize_still_runs(tmp_path):

@@ -7,9 +7,10 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache, cached_property
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -150,12 +151,14 @@ class Session:
             print(f"prunedata: {printable(text)}", file=sys.stderr, flush=True)
 
     def _unused_place(self) -> Path:
-        """An unused place in the folder, named as the program."""
+        """Make an unused place in the folder, named as the program: another process may look for one now."""
         program = Path(getattr(sys.modules.get("__main__"), "__file__", None) or sys.argv[0] or "run")
         name = program.parent.name if program.stem == "__main__" else program.stem
-        folder, number = self.settings.folder, 1
-        while (place := folder / f"{name}{'' if number == 1 else f'-{number}'}.zarr").exists():
-            number += 1
+        for number in count(1):
+            place = self.settings.folder / f"{name}{'' if number == 1 else f'-{number}'}.zarr"
+            with suppress(FileExistsError):
+                place.mkdir(parents=True)
+                break
         return place
 
     @property
