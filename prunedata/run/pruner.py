@@ -523,7 +523,9 @@ class Pruner:
         NotInEpoch
             If no epoch is open.
         """
-        if ids is not None and (not self._observers or isinstance(losses, _ARRAYS) or len(self._observers) != 1):
+        alone = ids is not None and (not self._observers or isinstance(losses, _ARRAYS))
+        observer = None if alone else self._observer(has_ids=ids is not None)
+        if observer is None:
             if weights is not None:
                 raise LossError(
                     "Expected weights with the tensors of a wrapped DataLoader, whose mean is returned. Got them with "
@@ -537,7 +539,6 @@ class Pruner:
             elif not self._add(ids, losses):  # it is full, or not plain
                 self._engine.add(ids, losses)
             return None
-        observer = self._observer()
         if weights is logits is labels is None:
             return observer.observe(losses) if ids is None else observer.observe(losses, ids)
         options = {"weights": weights, "logits": logits, "labels": labels}
@@ -548,12 +549,14 @@ class Pruner:
         """For adapters: let :meth:`observe` pass losses to this loader, which keeps which samples it delivered last."""
         self._observers.append(ref(loader, self._observers.remove))
 
-    def _observer(self) -> Any:
-        """Return the loader whose batch waits for its losses."""
+    def _observer(self, *, has_ids: bool) -> Any:
+        """Return the loader whose batch waits for its losses; None if the ids are known and none waits."""
         known = [one for each in tuple(self._observers) if (one := each()) is not None]
         found = known if len(known) == 1 else [one for one in known if one.awaits_losses]
         if len(found) == 1:
             return found[0]
+        if has_ids and not found:
+            return None
         if not known:
             got = "none, and no wrapped loader that knows which samples it delivered: call observe(losses, ids)"
         elif found:

@@ -24,6 +24,19 @@ def loop(loader, pruner, *, stop=None, first=0, observing=True):
                 loader.observe(losses_of(index, epoch.number))
 
 
+def test_of_two_loaders_the_one_whose_batch_waits_takes_losses_with_their_ids():
+    pruner, first = pruned()
+    second = wrap(loader_of(), pruner)
+    pruner.begin_epoch()
+    for _, index in first:
+        losses = losses_of(index, 0).requires_grad_()
+        pruner.observe(losses, index).backward()
+        assert torch.equal(losses.grad, torch.full_like(losses, 1 / len(index)))
+    next(iter(first)), next(iter(second))
+    with pytest.raises(LossError, match="2 wrapped loaders that wait for losses"):
+        pruner.observe(losses, index)
+
+
 class TestWhatIsNotObserved:
     def test_a_batch_observed_twice_is_told(self):
         pruner, loader = pruned()
