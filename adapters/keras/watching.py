@@ -249,8 +249,15 @@ class _Arrays:
 
     @property
     def targets(self) -> Any:
-        """What is trained on: if it can only be classes, a run compares samples within them."""
-        return self._y
+        """What is trained on, one hot or in a column too: if it can only be classes, a run compares samples in them."""
+        if keras.tree.is_nested(self._y):  # of several outputs
+            return None
+        y = np.asarray(self._y if hasattr(self._y, "iloc") else keras.ops.convert_to_numpy(self._y))
+        y = y[:, 0] if y.shape[1:] == (1,) else y
+        if y.dtype.kind not in "biuf" or y.ndim > 2 or not np.isin(y, (0, 1)).all():
+            return y
+        one_hot = y.ndim == 2 and (y.sum(1) == 1).all()
+        return y.argmax(1) if one_hot else y.astype(np.uint8)
 
     def __getitem__(self, sample: int) -> Any:
         x, y = (keras.tree.map_structure(lambda part: _row(part, sample), part) for part in (self._x, self._y))

@@ -67,6 +67,43 @@ def test_fit_trains_the_unwatched_weights_and_the_rows_are_the_users(backend, gi
     assert (run.visits == len(run.history)).all()
 
 
+KINDS = """
+import numpy as np
+import keras
+
+points, labels = np.random.rand(60, 3).astype("float32"), np.arange(60) % 3
+for y, outputs, loss in (
+    (labels[:, None].astype("uint8"), 3, "sparse_categorical_crossentropy"),
+    (np.eye(3, dtype="float32")[labels], 3, "categorical_crossentropy"),
+    ((labels > 0).astype("float32"), 1, "binary_crossentropy"),
+    (points[:, :1], 1, "mse"),
+):
+    model = keras.Sequential([keras.layers.Dense(outputs, "softmax" if outputs > 1 else "sigmoid")])
+    model.compile("adam", loss)
+    model.fit(points, y, verbose=0)
+inputs = keras.Input((3,))
+model = keras.Model(inputs, {name: keras.layers.Dense(1, name=name)(inputs) for name in "ab"})
+model.compile("adam", "mse")
+model.fit(points, {"a": labels, "b": labels}, verbose=0)
+"""
+
+
+def test_labels_are_known_one_hot_in_a_column_and_as_floats(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    (tmp_path / "train.py").write_text(KINDS)
+    done = watched("train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    column, one_hot, two, none, both = (
+        read_run(tmp_path / f"train{number}.zarr").state.labels for number in ("", "-2", "-3", "-4", "-5")
+    )
+    labels = np.arange(60) % 3
+    assert np.array_equal(column, labels)
+    assert np.array_equal(one_hot, labels)
+    assert np.array_equal(two, labels > 0)
+    assert none is None
+    assert both is None
+
+
 def test_a_fit_that_cannot_be_watched_is_said_once_and_trains_on(tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "torch")
     loader = (
