@@ -593,7 +593,7 @@ class Pruner:
         self._engine.ledger.arrays.guess.check(classes)
 
     def forgive(self, told: Callable[[str], object] = lambda text: None) -> None:
-        """Raise no error for what scripts that are watched may do; ``told`` gets a sentence when it comes.
+        """Raise no error for what a script that is watched may do; call ``told`` with a sentence that says what came.
 
         A loss that is no number counts as the mean of its batch, so that its sample is neither suspect nor clean by it,
         and logits that are none say nothing. If the label of a sample changes, the run forgets all labels.
