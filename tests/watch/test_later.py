@@ -148,7 +148,7 @@ def test_a_training_within_another_takes_no_loss_twice_and_none_of_the_others():
     assert torch.nn.functional.cross_entropy is own
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is")  # deprecated, or not supported by newer Pythons
 def test_a_function_is_captured_wherever_a_script_has_kept_it_and_it_can_still_be_compiled():
     own, kept, scores = F.cross_entropy, partial(F.cross_entropy), torch.rand(4, 3, requires_grad=True)
     labels, arguments = torch.tensor([0, 1, 2, 0]), signature(own)

@@ -122,10 +122,14 @@ def test_the_seed_of_torch_counts(workers):
     assert first[0][0] != first[1][0]
 
 
+def seed_by_worker(worker):
+    random.seed(get_worker_info().seed % 997)
+
+
 def test_a_worker_knows_the_seed_that_it_was_given():
     seen = []
     for seed in (1, 2):
-        loader = Run(seed, worker_init_fn=lambda worker: random.seed(get_worker_info().seed % 997)).loader
+        loader = Run(seed, worker_init_fn=seed_by_worker).loader
         loader._pruner.begin_epoch()
         seen.append([values[0].tolist() for values, _ in islice(loader, 2)])
     assert all(ours[1:] != theirs[1:] for ours, theirs in zip(*seen, strict=True))
