@@ -16,7 +16,6 @@ from prunedata.adapters.huggingface.weighing import WeighingTrainer, hand_over
 from prunedata.adapters.torch.captured import Captured, watch_functions
 from prunedata.adapters.torch.items import SORTS
 from prunedata.adapters.torch.losses import SMALL, kept
-from prunedata.adapters.torch.prints import trains_on
 from prunedata.adapters.torch.ranks import gather_numbers
 from prunedata.adapters.watched.epochs import WatchedEpochs
 from prunedata.adapters.watched.shown import Shown
@@ -107,8 +106,6 @@ class _Training:
     def __init__(self, epochs: WatchedEpochs, trainer: Any, pruner: Pruner) -> None:
         self._epochs, self._trainer, self._pruner = epochs, trainer, pruner
         self._own, self._head = OwnLoader(trainer, pruner), HeadLosses(trainer)
-        row_of = None if self._own.starts is None else self._own.row_of
-        trains_on(pruner, data_of(trainer), trainer.args.dataloader_num_workers, row_of=row_of)
         self._trained = 0
         """How many batches of the epoch were trained on."""
         self._settled = False

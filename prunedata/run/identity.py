@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from hashlib import blake2b
+from itertools import islice
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,6 +27,8 @@ where that is impossible."""
 PROBED = 30  # samples that are read, at most; two of them are read twice
 TWICE = 2
 DEEPEST = 20  # of containers within each other; what lies deeper is not looked at
+SEARCHED = 2000  # objects in which a data set's own random generators are sought, and of a container the first:
+FIRST = 100
 
 
 def probed(samples: int, seed: int) -> Ids:
@@ -101,6 +107,53 @@ def drawn_alike(more: AbstractContextManager[object]) -> Iterator[None]:
         np.random.set_state(numpys)  # noqa: NPY002
 
 
+@contextmanager
+def own_draws_kept(source: Any) -> Iterator[None]:
+    """Leave the random generators that an object holds as they were: transforms of a data set may have some.
+
+    They are not seeded, as those of Python and NumPy are: samples that they change have no fingerprint.
+    """
+    restore = _restorers(source)
+    try:
+        yield
+    finally:
+        for each in restore:
+            each()
+
+
+def _restorers(source: Any) -> list[Callable[[], object]]:
+    """Return what sets the generators that are found in an object, by its attributes, to their present state."""
+    found: list[Callable[[], object]] = []
+    seen, left = dict[int, Any](), deque([source])
+    while left and len(seen) < SEARCHED:
+        one: Any = left.popleft()
+        if id(one) in seen or isinstance(one, type):
+            continue
+        seen[id(one)] = one  # kept, or another object may get its id
+        if isinstance(one, random.Random):
+            found.append(partial(one.setstate, one.getstate()))
+        elif isinstance(one, np.random.Generator):
+            found.append(partial(setattr, one.bit_generator, "state", one.bit_generator.state))
+        elif type(one).__name__ in ("Generator", "RandomState") and hasattr(one, "get_state"):  # PyTorch's, NumPy's
+            found.append(partial(one.set_state, one.get_state()))
+        else:
+            left.extend(_held_by(one))
+    return found
+
+
+def _held_by(one: Any) -> Iterator[Any]:
+    """Yield what an object holds: its attributes, its items, and what a function was made with."""
+    if isinstance(one, dict | list | tuple):
+        yield from islice(one.values() if isinstance(one, dict) else one, FIRST)
+    elif isinstance(one, partial):
+        yield from (one.func, one.args, one.keywords)
+    for name in ("__self__", "__closure__", "cell_contents"):
+        with suppress(ValueError):  # of a cell that is empty still
+            yield getattr(one, name, None)
+    if not isinstance(one, ModuleType):
+        yield from islice(getattr(one, "__dict__", {}).values(), FIRST)
+
+
 def print_of(
     read: Callable[[int], Any], sample: int, alike: Callable[[], AbstractContextManager[object]] = nullcontext
 ) -> str | None:
@@ -117,7 +170,12 @@ def print_of(
 
 def prints_by(read: Callable[[int], Any], alike: Callable[[], AbstractContextManager[object]] = nullcontext) -> Prints:
     """Return what gives the fingerprints of samples that this process reads; see :func:`print_of`."""
-    return lambda ids: [print_of(read, sample, alike) for sample in ids]
+
+    def prints(ids: Sequence[int]) -> list[str | None]:
+        with own_draws_kept(read):
+            return [print_of(read, sample, alike) for sample in ids]
+
+    return prints
 
 
 class Identity:

@@ -23,7 +23,7 @@ from prunedata.cli.watching.tracebacks import leave_out_own_frames
 from prunedata.reporting.kept import MOST, keep_previews
 from prunedata.run.adapter import Adapter
 from prunedata.run.frameworks import ADAPTERS, labels_in
-from prunedata.run.identity import drawn_alike
+from prunedata.run.identity import drawn_alike, own_draws_kept
 from prunedata.run.pruner import Pruner
 from prunedata.types import LeaveOut
 
@@ -47,7 +47,7 @@ class WatchedRun:
         is the number of samples.
         """
         if self.place is not None and self.pruner.history:
-            with drawn_alike(alike or nullcontext()):
+            with own_draws_kept(self.dataset), drawn_alike(alike or nullcontext()):
                 keep_previews(self.place, self.pruner, self.dataset, self.rows, most)
 
     def tell(self, top: int) -> None:
