@@ -66,10 +66,12 @@ class Loops:
 
     def iterate(self, loader: DataLoader[Any], own: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         """Return what iterates a loader; ``own`` is its class's method that does."""
-        if self._stopped or not torch.is_grad_enabled() or not _has_places(loader):
+        # Workers that live on draw their seeds once: so all passes are over one loader, also those not watched.
+        known, like = self._persistent.get(id(loader), (None, None))
+        unseen = self._stopped or not (loader.persistent_workers or torch.is_grad_enabled())
+        if known is None and (unseen or not _has_places(loader)):
             return own(loader)
         try:
-            known, like = self._persistent.get(id(loader), (None, None))
             if known is None:
                 replaced = {"dataset": Indexed(loader.dataset), "collate_fn": Collate(loader.collate_fn, tells=True)}
                 like = copied(loader, type(loader), replaced)

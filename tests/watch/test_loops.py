@@ -20,6 +20,7 @@ from tests.common.programs import WORKERS
 from tests.watch.watched import rows_told, run_both, watched
 
 SAMPLES, BATCH = 120, 16
+LIVE_ON = {"num_workers": 2, "persistent_workers": True}
 
 
 def points(samples=SAMPLES, seed=0):
@@ -248,7 +249,7 @@ LOOPS = {
     "plain": over(plainly), "without the last": over(plainly, drop_last=True), "alone": over(plainly, batch_size=1),
     "weights": over(weighted), "accumulation": over(in_parts), "logarithms": over(of_logarithms),
     "one hot": over(one_hot), "of itself": over(of_itself), "another target": over(with_another_target),
-    "validation": over(with_a_validation), "persistent": over(plainly, num_workers=2, persistent_workers=True),
+    "validation": over(with_a_validation), "persistent": over(plainly, **LIVE_ON),
     "ahead": ahead, "ahead, alone": partial(ahead, size=1), "summed": summed, "threes": partial(summed, together=3),
     "validation within": over(with_a_validation_within), "steps": by_steps, "endless": endless,
     "dicts": of_dicts, "objects": of_objects,
@@ -385,6 +386,21 @@ def test_a_loop_that_prunes_is_let_alone(watch):
     assert watch(loop)[1:] == ([], "")
 
 
+def test_workers_that_live_on_are_the_same_where_a_first_pass_computes_no_gradients(watch):
+    def loop(training, epochs):
+        batches = loader(**LIVE_ON)
+        with torch.no_grad():
+            for values, _, _ in batches:
+                training.net(values)
+        for _ in range(epochs):
+            for batch in batches:
+                plainly(training, *batch)
+
+    training, (run,), told = watch(loop)
+    assert told == ""
+    np.testing.assert_array_equal(run.visits, training.visits)
+
+
 def test_where_nothing_is_trained_nothing_is_said(watch):
     def loop(training, epochs):
         for values, labels, _ in loader():
@@ -426,12 +442,13 @@ def of_two(training, epochs):
     [
         (over(own_loss), "not watched: its loop calls no loss function"),
         (over(own_target), "not watched: its loss is computed with targets that are not in the batches"),
+        (over(own_target, **LIVE_ON), "not watched: its loss is computed with targets that are not in the batches"),
         (over(in_halves), "not watched: its loss is computed with targets that are not in the batches"),
         (over(plainly, collate_fn=longest_first), "watched no longer: its collate function changes the order"),
         (over(plainly, collate_fn=but_the_first), "a loss for each sample"),
         (of_two, "watched no longer: it trains on several loaders in turn"),
     ],
-    ids=["own loss", "own target", "halves", "sorts", "drops", "two"],
+    ids=["own loss", "own target", "own target, persistent", "halves", "sorts", "drops", "two"],
 )
 def test_what_cannot_be_watched_is_said_once_and_trains_on(loop, why, watch):
     _, runs, told = watch(loop)
