@@ -64,8 +64,8 @@ def shift_by_own_loss(outputs: Any, inputs: Any, *, shifted: bool, model: Any = 
         whole = f", or divided by the labels of the whole step {mean * shares[1]:.4g}" if len(shares) > 1 else ""
         raise PrunedataError(
             f"Expected the loss of the model to be the mean cross entropy of the batch, {mean:.4g}{whole}. Got "
-            f"{own:.4g}, so it is another loss: define sample_losses(self, outputs, inputs) in your trainer, which "
-            "returns one loss for each sample."
+            f"{own:.4g}, so it is another loss: define sample_losses(self, outputs, inputs) in your trainer, or pass "
+            "wrap(..., sample_losses=function). It returns one loss for each sample."
         )
     return shift
 

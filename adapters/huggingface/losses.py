@@ -138,7 +138,7 @@ def _token_losses(outputs: Any, inputs: Any, *, shifted: bool) -> tuple[torch.Te
     raise LossError(
         "Expected logits of shape (n, classes) or (n, tokens, classes), and integer labels of as many samples and "
         f"tokens. Got {_shape('logits', logits)} and {_shape('labels', labels)}: define sample_losses(self, outputs, "
-        "inputs) in your trainer, which returns one loss for each sample."
+        "inputs) in your trainer, or pass wrap(..., sample_losses=function). It returns one loss for each sample."
     )
 
 

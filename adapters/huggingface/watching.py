@@ -211,6 +211,8 @@ class _Training:
             parts = (None,) if captured is None else captured.at_once(None)
             if parts[0] is None:
                 raise _losses_are_unknown(self._unknown)
+            if captured is not None:
+                self._epochs.say_what_lacks(captured)
             parts = tuple(part for part in parts if part is not None)
         losses_of = self._losses_of_rows if len(parts) == 2 else _as_they_are
         if self._own.repeats(self._trained):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import cache
 from inspect import signature
+from itertools import compress
 from types import FunctionType
 from typing import Any, ClassVar
 
@@ -57,11 +58,13 @@ class Captured:
         self._samples, self._batch = samples, batch
         self._turned = False
         """Whether a target has the batch's places first, see :func:`_is_turned`."""
-        self._calls: list[tuple[Any, _Losses | None, tuple[Any, ...], set[int]]] = []
-        """The result of each call, its function and inputs, and what :func:`_first_sizes` has of them.
+        self._calls: list[tuple[Any, _Losses | None, tuple[Any, ...], set[int], str]] = []
+        """The result of each call, its function and inputs, what :func:`_first_sizes` has of them, and its name.
 
         Or in the place of function and inputs None, and its losses with their mask.
         """
+        self.lacks: set[str] = set()
+        """The names of functions of which :meth:`losses` have no part: of which samples their values are is unknown."""
         self._outer: Captured | None = None
 
     def __enter__(self) -> "Captured":
@@ -85,11 +88,13 @@ class Captured:
         samples = self._samples
         with torch.no_grad():
             calls = [
-                (given if of is None else of.each(*(joined([each]) for each in given)), sizes)
-                for _, of, given, sizes in self._ours(returned)
+                (given if of is None else of.each(*(joined([each]) for each in given)), sizes, name)
+                for _, of, given, sizes, name in self._ours(returned)
             ]
-            known = [_by_sample(*each, samples=samples) for each, sizes in calls if _is_known(each[0], samples, sizes)]
-        many = [losses.numel() for (losses, _), _ in calls if losses.ndim and not len(losses) % samples]
+            are_known = [_is_known(losses, samples, sizes) for (losses, _), sizes, _ in calls]
+            known = [_by_sample(*each, samples=samples) for (each, _, _) in compress(calls, are_known)]
+        self.lacks = {name for (_, _, name), is_known in zip(calls, are_known, strict=True) if not is_known}
+        many = [losses.numel() for (losses, _), _, _ in calls if losses.ndim and not len(losses) % samples]
         if many and (self._turned or not known):
             raise PrunedataError(
                 f"its step has {many[0]} losses for {samples} samples, and which belong to which sample is unknown: "
@@ -103,7 +108,7 @@ class Captured:
         ours = self._ours(returned)
         if len(ours) != 1 or self._turned:
             return None
-        _, losses_of, given, _ = ours[0]
+        _, losses_of, given, _, _ = ours[0]
         if losses_of is None or not losses_of.is_row_by_row or any(len(each) != self._samples for each in given):
             return None
         return losses_of, given
@@ -116,7 +121,7 @@ class Captured:
         with torch.no_grad():
             return later[0](*(joined([each]) for each in later[1]))
 
-    def _ours(self, returned: Any) -> "list[tuple[Any, _Losses | None, tuple[Any, ...], set[int]]]":
+    def _ours(self, returned: Any) -> "list[tuple[Any, _Losses | None, tuple[Any, ...], set[int], str]]":
         return [call for call in self._calls if call[0] is returned] or self._calls
 
     def keep(self, which: list[bool]) -> None:
@@ -138,10 +143,10 @@ class Captured:
         sizes = set[int]() if of_samples else _first_sizes(args)
         self._turned |= _is_turned(args[1], self._batch, self._samples)
         if all(isinstance(each, torch.Tensor) and each.ndim and each.numel() <= SMALL for each in args):
-            self._calls.append((result, losses_of, tuple(map(_copied, args)), sizes))
+            self._calls.append((result, losses_of, tuple(map(_copied, args)), sizes, own.__name__))
         else:
             with torch.no_grad():
-                self._calls.append((result, None, losses_of.each(*args), sizes))
+                self._calls.append((result, None, losses_of.each(*args), sizes, own.__name__))
         return True
 
 

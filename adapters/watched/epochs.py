@@ -109,8 +109,15 @@ class WatchedEpochs:
         later = captured.later(returned)
         if later is None:
             self.record(ids, captured.losses(returned))
+            self.say_what_lacks(captured)
         else:
             self.record_later(ids, later[1], later[0])
+
+    def say_what_lacks(self, captured: Captured) -> None:
+        """Say it once if the losses of a batch lack what some loss function computed in its step."""
+        if captured.lacks:
+            names = ", ".join(sorted(captured.lacks))
+            self._session.say(f"the losses do not include {names}: in its step there is none for each sample")
 
     def record_later(
         self, ids: SomeIds, parts: tuple[Any, ...], losses_of: Callable[..., Any], *, ends: bool = True

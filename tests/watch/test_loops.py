@@ -386,6 +386,18 @@ def test_a_loop_that_prunes_is_let_alone(watch):
     assert watch(loop)[1:] == ([], "")
 
 
+def test_a_function_that_has_no_loss_for_each_sample_is_named(watch):
+    def loop(training, epochs):
+        for _ in range(epochs):
+            for values, labels, places in loader():
+                halves = values.sum(1).reshape(2, -1) * training.net[0].bias[0]
+                training.step(training.loss(values, labels, places) + F.l1_loss(halves, places.reshape(2, -1)) / 1e3)
+
+    training, (run,), told = watch(loop)
+    assert told.count("the losses do not include l1_loss:") == 1
+    np.testing.assert_allclose(run.mean_excess, training.excess / training.visits, rtol=1e-5, atol=1e-6)
+
+
 def test_workers_that_live_on_are_the_same_where_a_first_pass_computes_no_gradients(watch):
     def loop(training, epochs):
         batches = loader(**LIVE_ON)

@@ -294,7 +294,8 @@ class Scaled(torch.nn.Module):
         self.inner = model
 
     def forward(self, labels=None, **inputs):
-        return {"loss": 2 * torch.nn.CrossEntropyLoss()(self.inner(**inputs).logits, labels) + 0.1}
+        loss = torch.nn.CrossEntropyLoss()(self.inner(**inputs).logits, labels)
+        return {"loss": 2 * loss + torch.nn.L1Loss()(self.inner.classifier.weight, torch.zeros(2, 16)) / 1e3}
 
 model = Scaled()
 arguments.remove_unused_columns = False
@@ -307,6 +308,7 @@ arguments.remove_unused_columns = False
 def test_a_model_that_returns_its_loss_alone_is_watched_by_the_loss_functions_that_it_calls(tmp_path):
     done, same = run_both(tmp_path, CAPTURED)
     assert same
+    assert done.stderr.count("prunedata: the losses do not include l1_loss:") == 1
     assert "watched" not in done.stderr.replace("prunedata watch", "")
     assert np.isin(rows_told(done.stderr)[:10], np.load(tmp_path / "wrong.npy")).sum() >= 8
     assert (read_run(tmp_path / "train.zarr").state.visits == 2).all()
