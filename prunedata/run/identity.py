@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from functools import partial
 from hashlib import blake2b
 from itertools import islice
-from types import ModuleType
+from types import BuiltinMethodType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -147,11 +147,16 @@ def _held_by(one: Any) -> Iterator[Any]:
         yield from islice(one.values() if isinstance(one, dict) else one, FIRST)
     elif isinstance(one, partial):
         yield from (one.func, one.args, one.keywords)
-    for name in ("__self__", "__closure__", "cell_contents"):
-        with suppress(ValueError):  # of a cell that is empty still
-            yield getattr(one, name, None)
+    elif isinstance(one, MethodType | BuiltinMethodType):
+        yield one.__self__
+    elif isinstance(one, FunctionType):
+        yield one.__closure__
+    elif isinstance(one, CellType):
+        with suppress(ValueError):  # an empty one
+            yield one.cell_contents
     if not isinstance(one, ModuleType):
-        yield from islice(getattr(one, "__dict__", {}).values(), FIRST)
+        with suppress(AttributeError):  # not by getattr, which may run code of the user's
+            yield from islice(object.__getattribute__(one, "__dict__").values(), FIRST)
 
 
 def print_of(

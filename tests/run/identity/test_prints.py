@@ -2,6 +2,7 @@
 
 import random
 from collections import OrderedDict
+from functools import partial
 
 import numpy as np
 import pytest
@@ -123,6 +124,40 @@ def test_random_samples_are_alike_if_their_numbers_are_drawn_as_usual():
     with pytest.raises(OtherData):
         resumed(stored, lambda number: flipped(number + 1))
     assert (random.getstate(), np.random.get_state()[1].tolist()) == before  # noqa: NPY002
+
+
+class Refusing:
+    """What has no such attribute that it does not say so in a way of its own, as some proxies do."""
+
+    __slots__ = ("numbers",)
+
+    def __init__(self, numbers):
+        self.numbers = numbers
+
+    def __getattr__(self, name):
+        raise KeyError(name)
+
+
+class Augmented:
+    """Samples with random generators of their own, in all the places where transforms have them."""
+
+    def __init__(self):
+        own = random.Random(1)
+        self.transforms = [partial(lambda of, value: value + of.normal(), np.random.default_rng(1))]
+        self.options = {"scale": lambda value: value * own.random(), "proxy": Refusing(1), "me": self}
+        self.add = np.random.RandomState(1).normal
+
+    def __getitem__(self, sample):
+        value = self.add() + float(sample)
+        for each in (*self.transforms, self.options["scale"]):
+            value = each(value)
+        return value
+
+
+def test_generators_of_their_own_stay_as_they_were():
+    one, other = Augmented(), Augmented()
+    prints_by(one.__getitem__)(range(9))
+    assert [one[place] for place in range(5)] == [other[place] for place in range(5)]
 
 
 def test_of_samples_with_a_generator_of_their_own_it_says_that_nothing_is_known_and_reads_no_more():
