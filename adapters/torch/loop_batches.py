@@ -44,16 +44,32 @@ class Batch:
         """Its place among all batches of this process."""
         parts = _tensors_in(batch)
         self._leaves = [_held(each) for each in parts]
-        self._calls = Captured(len(ids), [each for each in parts if each.numel() <= SMALL])
-        self._trained: list[bool] = []
-        """Whether the result of each call got a gradient."""
+        self._samples = [each for each in parts if each.numel() <= SMALL]
+        self._is_recorded = False
+        self._forget_calls()
         self.late: list[Batch] | None = None
         """Where to put it when a gradient comes."""
+
+    def begin_again(self) -> None:
+        """Forget the calls after they were recorded."""
+        self._is_recorded = True
+        self._forget_calls()
+
+    def _forget_calls(self) -> None:
+        self._calls = Captured(len(self.ids), self._samples)
+        self._functions: list[Callable[..., Any]] = []
+        self._trained: list[bool] = []
+        """Whether the result of each call got a gradient."""
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether any loss of it was trained, and not recorded yet."""
+        return any(self._trained)
 
     @property
     def is_trained(self) -> bool:
         """Whether any loss of it was trained."""
-        return any(self._trained)
+        return self._is_recorded or self.has_losses
 
     @property
     def captured(self) -> Captured:
@@ -76,15 +92,20 @@ class Batch:
             leaf is not None and _is_of(leaf.detach().cpu(), target) for leaf in (held() for held in self._leaves)
         )
 
+    def was_trained_by(self, own: Callable[..., Any]) -> bool:
+        """Whether a loss of this function was trained: its next call evaluates the batch again, as LBFGS and SAM do."""
+        return any(trained and each is own for each, trained in zip(self._functions, self._trained, strict=True))
+
     def add(self, own: Callable[..., Any], result: torch.Tensor, args: Any, options: dict[str, Any]) -> None:
         """Add the call of a loss function."""
         if self._calls.take(own, result, args, options):
-            place = len(self._trained)
-            self._trained.append(False)
-            result.register_hook(lambda _: self._train(place))
+            trained, place = self._trained, len(self._trained)
+            self._functions.append(own)
+            trained.append(False)
+            result.register_hook(lambda _: self._train(trained, place))
 
-    def _train(self, place: int) -> None:
-        self._trained[place] = True
+    def _train(self, trained: list[bool], place: int) -> None:
+        trained[place] = True
         if self.late is not None:
             self.late.append(self)
             self.late = None

@@ -114,7 +114,7 @@ class Loops:
     def _stepped(self, *_: Any) -> None:
         """An optimizer took a step, after the loop has got the last batch of a pass."""
         batch = self._now
-        if batch is not None and batch.of.is_over and batch is batch.of.newest and batch.is_trained:
+        if batch is not None and batch.of.is_over and batch is batch.of.newest and batch.has_losses:
             self._record_now()
             self._end_epoch()
 
@@ -132,7 +132,11 @@ class Loops:
                 if batch is None:
                     result.register_hook(self._strange)
                     return
-                if batch is not self._now:
+                if self._has_strange and self._now is None and batch.of.is_over:
+                    raise PrunedataError(
+                        "it trains on batches that it has kept, as with itertools.cycle(loader) or list(loader)"
+                    )
+                if batch is not self._now or batch.was_trained_by(own):
                     self._record_now()
                     self._now = batch
                 batch.add(own, result, args, options)
@@ -169,7 +173,7 @@ class Loops:
         batch, self._now = self._now, None
         if batch is None or self._stopped:
             return
-        if not batch.is_trained:
+        if not batch.has_losses:
             batch.late = self._late
             return
         self._has_strange = False
@@ -178,6 +182,7 @@ class Loops:
             if not len(batch.ids):
                 raise PrunedataError(SORTS)
             epochs.record_captured(batch.ids, batch.captured, None)
+            batch.begin_again()
         except Exception as error:
             self.stop(str(error))
 

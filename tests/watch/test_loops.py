@@ -2,6 +2,7 @@
 
 import sys
 from functools import partial
+from itertools import cycle, islice
 
 import numpy as np
 import pytest
@@ -136,6 +137,18 @@ def of_logarithms(training, values, labels, places):
     training.step(nll_loss(logarithms, placed(labels)))
 
 
+def by_closures(training, *batch):
+    training.optimizer = torch.optim.LBFGS(training.net.parameters(), 0.1, max_iter=3)
+
+    def closure():
+        training.optimizer.zero_grad()
+        loss = training.loss(*batch)
+        loss.backward()
+        return loss
+
+    training.optimizer.step(closure)
+
+
 def one_hot(training, values, labels, places):
     logits, wanted = training.net(values), F.one_hot(labels, 3).float()
     training.note(F.binary_cross_entropy_with_logits(logits, wanted, reduction="none").mean(1), places)
@@ -232,6 +245,12 @@ def of_dicts(training, epochs):
             plainly(training, batch["values"], batch["labels"], batch["places"])
 
 
+def of_one_batch(training, epochs):
+    batch = next(iter(loader(batch_size=SAMPLES)))
+    for _ in range(epochs):
+        plainly(training, *batch)
+
+
 class Points:
     """A batch that is an object, as graphs are."""
 
@@ -252,7 +271,7 @@ LOOPS = {
     "validation": over(with_a_validation), "persistent": over(plainly, **LIVE_ON),
     "ahead": ahead, "ahead, alone": partial(ahead, size=1), "summed": summed, "threes": partial(summed, together=3),
     "validation within": over(with_a_validation_within), "steps": by_steps, "endless": endless,
-    "dicts": of_dicts, "objects": of_objects,
+    "dicts": of_dicts, "objects": of_objects, "closures": over(by_closures),
 }  # fmt: skip
 
 
@@ -272,6 +291,13 @@ def test_losses_are_those_that_the_loop_computes(loop, where, watch, monkeypatch
         np.testing.assert_allclose(run.mean_excess, expected, rtol=1e-5, atol=1e-6)
     assert [record["observed"] for record in run.history] == [training.visits.sum() / 3] * 3
     assert run.schedule["epochs"] == 3
+
+
+def test_each_step_on_one_batch_is_a_visit(watch):
+    training, (run,), told = watch(of_one_batch, epochs=5)
+    assert told == ""
+    np.testing.assert_array_equal(run.visits, training.visits)
+    np.testing.assert_allclose(run.mean_excess, training.excess / 5, rtol=1e-5, atol=1e-6)
 
 
 @WORKERS
@@ -449,6 +475,23 @@ def of_two(training, epochs):
             training.step(both)
 
 
+def in_a_cycle(training, epochs):
+    for batch in islice(cycle(loader()), epochs * 8):
+        plainly(training, *batch)
+
+
+def in_a_list(training, epochs):
+    for _ in range(epochs):
+        for batch in list(loader()):
+            plainly(training, *batch)
+
+
+def test_where_the_batches_of_a_pass_come_again_the_next_are_not_watched(watch):
+    _, (run,), told = watch(in_a_cycle)
+    assert [line for line in told.splitlines() if "watched no longer: it trains on batches that it has kept" in line]
+    assert [record["observed"] for record in run.history] == [SAMPLES]
+
+
 @pytest.mark.parametrize(
     ("loop", "why"),
     [
@@ -458,9 +501,10 @@ def of_two(training, epochs):
         (over(in_halves), "not watched: its loss is computed with targets that are not in the batches"),
         (over(plainly, collate_fn=longest_first), "watched no longer: its collate function changes the order"),
         (over(plainly, collate_fn=but_the_first), "a loss for each sample"),
+        (in_a_list, "not watched: it trains on batches that it has kept"),
         (of_two, "watched no longer: it trains on several loaders in turn"),
     ],
-    ids=["own loss", "own target", "own target, persistent", "halves", "sorts", "drops", "two"],
+    ids=["own loss", "own target", "own target, persistent", "halves", "sorts", "drops", "list", "two"],
 )
 def test_what_cannot_be_watched_is_said_once_and_trains_on(loop, why, watch):
     _, runs, told = watch(loop)
