@@ -26,33 +26,39 @@ def as_ids(value: Any, samples: int) -> SomeIds | None:
 
 
 class Indexed(Dataset[Any]):
-    """A dataset whose items come with their ids."""
+    """A dataset whose items come with their ids. In all else it is the user's, as a ``worker_init_fn`` may look at it.
+
+    So its class and all attributes are those of the user's dataset, also one with the name ``dataset``, as of a Subset.
+    """
 
     def __init__(self, dataset: Dataset[Any]) -> None:
-        self.dataset = dataset
+        object.__setattr__(self, "_indexed", dataset)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return type(self._indexed)
+
+    def __reduce__(self) -> Any:  # pickle would take the class of the user's
+        return type(self), (self._indexed,)
 
     def __len__(self) -> int:
-        return len(self.dataset)  # type: ignore[arg-type]
+        return len(self._indexed)
 
     def __getitem__(self, index: Any) -> tuple[SomeIds, Any]:
-        return np.atleast_1d(np.asarray(index, dtype=np.int64)), self.dataset[index]
+        return np.atleast_1d(np.asarray(index, dtype=np.int64)), self._indexed[index]
 
     def __getitems__(self, indices: list[int]) -> tuple[SomeIds, Any]:
-        get_all = getattr(self.dataset, "__getitems__", None)
-        samples = get_all(indices) if get_all else [self.dataset[index] for index in indices]
+        get_all = getattr(self._indexed, "__getitems__", None)
+        samples = get_all(indices) if get_all else [self._indexed[index] for index in indices]
         return np.array(indices, dtype=np.int64), samples
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set all other attributes on the user's dataset, where the user's code reads them."""
-        if name == "dataset":
-            super().__setattr__(name, value)
-        else:
-            setattr(self.dataset, name, value)
+        setattr(self._indexed, name, value)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "dataset" or name.startswith("__"):  # not set yet while it is unpickled
+        if name == "_indexed" or name.startswith("__"):  # not set yet while it is copied
             raise AttributeError(name)
-        return getattr(self.dataset, name)
+        return getattr(self._indexed, name)
 
 
 SORTS = (

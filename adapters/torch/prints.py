@@ -22,7 +22,7 @@ class _Printed(Indexed):
     """A dataset whose items are the fingerprints of its samples."""
 
     def __getitem__(self, index: Any) -> Any:
-        return print_of(self.dataset.__getitem__, index, drawing_alike)
+        return print_of(self._indexed.__getitem__, index, drawing_alike)
 
 
 def trains_on(

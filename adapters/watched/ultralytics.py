@@ -70,7 +70,7 @@ class _Training:
         model = getattr(trainer.model, "_orig_mod", trainer.model)
         if type(model).loss.__qualname__ != "BaseModel.loss":
             raise PrunedataError(f"the losses of {type(model).__name__} are none of single images")
-        shown = _Shown(dataset.dataset, trainer.data["names"])
+        shown = _Shown(dataset, trainer.data["names"])
         self._epochs.begin(len(dataset), trainer.epochs - trainer.start_epoch, dataset=shown)
         self._epochs.patch(model, "loss", self._loss_of(model, model.loss))
         self._epochs.undone(watch_functions())
@@ -142,24 +142,24 @@ class _Images(Indexed):
 
     def _counted(self, index: int) -> tuple[Any, int]:
         """Return an image, and how many were read for it: mosaics and mixtures read others."""
-        own, reads = getattr(self.dataset, "get_image_and_label", None), []
+        own, reads = getattr(self._indexed, "get_image_and_label", None), []
         if own is None:
-            return self.dataset[index], 1
+            return self._indexed[index], 1
 
         def get_image_and_label(index: int) -> Any:
             reads.append(index)
             return own(index)
 
-        vars(self.dataset)["get_image_and_label"] = get_image_and_label
+        vars(self._indexed)["get_image_and_label"] = get_image_and_label
         try:
-            return self.dataset[index], len(reads)
+            return self._indexed[index], len(reads)
         finally:
-            del vars(self.dataset)["get_image_and_label"]
+            del vars(self._indexed)["get_image_and_label"]
 
     def collate_fn(self, fetched: tuple[SomeIds, Any]) -> Any:
         """Collate images as the data set does; the loader looks for this name."""
         ids, images = fetched
-        return getattr(self.dataset, "collate_fn", default_collate)(images) | {IDS: ids}
+        return getattr(self._indexed, "collate_fn", default_collate)(images) | {IDS: ids}
 
 
 class _Shown(Sequence[Any]):

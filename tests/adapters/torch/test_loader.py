@@ -225,9 +225,27 @@ class TestTheLoader:
         pruner.begin_epoch()
         assert all((features[:, 2] == 2).all() for features, _ in loader)
 
+    @pytest.mark.parametrize("method", ["fork", "spawn"])
+    def test_its_workers_find_the_users_dataset(self, method):
+        dataset = Subset(Items(), range(SAMPLES))
+        loader = loader_of(dataset, num_workers=1, multiprocessing_context=method, worker_init_fn=double_the_innermost)
+        pruner = make_pruner()
+        loader = wrap(loader, pruner)
+        assert isinstance(loader.dataset, Subset)
+        assert isinstance(loader.dataset.dataset, Items)
+        pruner.begin_epoch()
+        assert all((features[:, 2] == 2).all() for features, _ in loader)
+
 
 def double(worker):
     get_worker_info().dataset.scale = 2.0
+
+
+def double_the_innermost(worker):
+    dataset = get_worker_info().dataset
+    while isinstance(dataset, Subset):
+        dataset = dataset.dataset
+    dataset.scale = 2.0
 
 
 class Stream(IterableDataset):
