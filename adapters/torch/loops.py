@@ -53,6 +53,8 @@ class Loops:
         self._epochs: WatchedEpochs | None = None
         self._pass: LoaderPass | None = None
         """The pass whose batches were trained last."""
+        self._alone = 0
+        """The passes of the open epoch, if each was left after its first batch."""
         self._known: list[DataLoader[Any]] = []
         """A loader of each run, newest last."""
         self._persistent: dict[int, tuple[Any, Any]] = {}
@@ -204,7 +206,13 @@ class Loops:
         returns = not same and any(_are_alike(loader, each) for each in self._known)
         if which.is_left or returns or not (before is None or same or before.is_over):
             raise PrunedataError("it trains on several loaders in turn")
-        self._end_epoch()
+        if before is not None:
+            before.is_left = True
+            # A loop that takes one batch of each pass, as next(iter(loader)) does, has no passes to tell epochs by.
+            self._alone = self._alone + 1 if same and before.batches == 1 and not before.is_over else 0
+            if not self._alone or self._alone >= before.length:
+                self._alone = 0
+                self._end_epoch()
         if self._epochs is None or not same:
             self._end_run()
             dataset: Any = loader.dataset

@@ -93,9 +93,15 @@ class WatchedEpochs:
             return
         self._opened, pruner = True, self._run.pruner
         self._torch.join()
-        epoch = pruner.begin_epoch()
-        self._delivery = Delivery(epoch.number, given=np.zeros(pruner.samples, dtype=np.bool_))
+        self._delivery = Delivery(self._begin_epoch(), given=np.zeros(pruner.samples, dtype=np.bool_))
         self._torch.add_delivery(self, self._delivery)
+
+    def _begin_epoch(self) -> int:
+        """Begin the next epoch of the run, and return its number."""
+        pruner: Pruner = self._run.pruner
+        if pruner.next_epoch == pruner.schedule.epochs:
+            raise PrunedataError(f"its first {pruner.next_epoch:,} epochs are recorded, which is enough")
+        return pruner.begin_epoch().number
 
     def record(self, ids: SomeIds, losses: torch.Tensor | None) -> None:
         """Record a batch's losses, shape (n,). Raise :class:`PrunedataError` for None: no loss per sample was found."""

@@ -114,8 +114,7 @@ class _Gathering(WatchedEpochs):
         """Open an epoch, if none is open."""
         if not self._opened:
             self._opened, pruner = True, self._run.pruner
-            number = pruner.begin_epoch().number
-            self._delivery = Delivery(number, given=np.zeros(pruner.samples, dtype=np.bool_))
+            self._delivery = Delivery(self._begin_epoch(), given=np.zeros(pruner.samples, dtype=np.bool_))
             self._reports.delivery = self._delivery
 
     def _take(self, *batches: Any) -> None:

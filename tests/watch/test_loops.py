@@ -314,6 +314,24 @@ def test_an_epoch_that_is_left_early_ends_with_the_next(workers, watch):
     np.testing.assert_array_equal(run.visits, training.visits)
 
 
+def test_a_loop_that_takes_one_batch_of_each_pass_has_epochs_of_as_many_as_a_pass_has(watch):
+    def loop(training, epochs):
+        for _ in range(epochs * 8):
+            plainly(training, *next(iter(loader())))
+
+    training, (run,), told = watch(loop)
+    assert told == ""
+    assert [record["observed"] for record in run.history] == [8 * BATCH] * 3
+    np.testing.assert_array_equal(run.visits, training.visits)
+
+
+def test_a_loop_of_very_many_epochs_is_watched_for_so_many(watch, monkeypatch):
+    monkeypatch.setattr("prunedata.adapters.torch.loops.LONG", 2)
+    _, (run,), told = watch(over(plainly))
+    assert told == "prunedata: watched no longer: its first 2 epochs are recorded, which is enough\n"
+    assert [record["observed"] for record in run.history] == [SAMPLES] * 2
+
+
 def test_what_a_sample_looks_like_is_kept(watch):
     _, (run,), _ = watch(over(plainly))
     assert (run.arrays["guess"] >= 0).all()
