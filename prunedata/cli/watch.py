@@ -62,9 +62,11 @@ def _command(program: str, *, module: bool) -> list[str]:
     """What to execute, its path first."""
     if module:
         return [sys.executable, "-m", program]
+    found = None if program.endswith(".py") else shutil.which(program)
+    if found is not None and os.path.dirname(program):  # .venv/bin/python or ./train.sh, which Python could not read
+        return [found]
     if Path(program).is_file() or Path(program, "__main__.py").is_file():
         return [sys.executable, program]
-    found = None if program.endswith(".py") else shutil.which(program)
     if found is None:
         raise PrunedataError(
             f"Expected a script, a program, or with -m a module. Got {program}, which is no file and no program."

@@ -56,6 +56,8 @@ def test_a_console_script_runs_and_so_does_any_program(tmp_path):
     assert json.loads(done.stdout)[0] == [str(script), "--rate", "1"]
     done = watched("sh", "-c", f"{sys.executable} -c 'import sys; print(sys.meta_path[0])'", cwd=folder)
     assert "prunedata" in done.stdout
+    done = watched(sys.executable, "-c", "import sys; print(sys.meta_path[0])", cwd=folder)
+    assert "prunedata" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize(
