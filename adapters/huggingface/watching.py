@@ -208,11 +208,9 @@ class _Training:
         parts = self._parts
         if self._unknown is not None or not parts:
             self._unknown = self._unknown or PrunedataError("compute_loss called no model, with gradients")
-            parts = (None,) if captured is None else captured.at_once(None)
+            parts = (None,) if captured is None else self._epochs.losses_in(captured, None)
             if parts[0] is None:
                 raise _losses_are_unknown(self._unknown)
-            if captured is not None:
-                self._epochs.say_what_lacks(captured)
             parts = tuple(part for part in parts if part is not None)
         losses_of = self._losses_of_rows if len(parts) == 2 else _as_they_are
         if self._own.repeats(self._trained):

@@ -153,7 +153,7 @@ class _Fit:
             if self._progress.is_last_batch:
                 self._epochs.guarded(self._epochs.pause)
             return
-        losses, logits, labels = captured.at_once(returned)
+        losses, logits, labels = self._epochs.losses_in(captured, returned)
         if losses is None:
             raise PrunedataError(
                 "Expected a training_step that calls a loss function of PyTorch's, with a loss for each sample. Got "

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from functools import cache
 from inspect import signature
-from itertools import compress
 from types import FunctionType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -44,6 +43,10 @@ KEEPS_ORDER = ("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Cl
 """Operations, as autograd names them, whose results have as many numbers in the same order."""
 
 
+Lacking: TypeAlias = set[tuple[int, str]]
+"""Calls of loss functions, by their place in a step and the function's name."""
+
+
 class Captured:
     """The calls of loss functions in one training step: those within its context, see :func:`watch_functions`.
 
@@ -58,13 +61,7 @@ class Captured:
         self._samples, self._batch = samples, batch
         self._turned = False
         """Whether a target has the batch's places first, see :func:`_is_turned`."""
-        self._calls: list[tuple[Any, _Losses | None, tuple[Any, ...], set[int], str]] = []
-        """The result of each call, its function and inputs, what :func:`_first_sizes` has of them, and its name.
-
-        Or in the place of function and inputs None, and its losses with their mask.
-        """
-        self.lacks: set[str] = set()
-        """The names of functions of which :meth:`losses` have no part: of which samples their values are is unknown."""
+        self._calls: list[_Call] = []
         self._outer: Captured | None = None
 
     def __enter__(self) -> "Captured":
@@ -74,7 +71,7 @@ class Captured:
     def __exit__(self, *_: object) -> None:
         Captured._open = self._outer
 
-    def losses(self, returned: Any) -> torch.Tensor | None:
+    def losses(self, returned: Any, lacking: Lacking | None = None) -> torch.Tensor | None:
         """Return one loss for each sample, shape (n,), without a graph; None if no function had one for each.
 
         Raises :class:`PrunedataError` if they had several for each, in an unknown order.
@@ -84,17 +81,21 @@ class Captured:
         returned : Tensor or other
             The loss that the step returned. If a function returned it, its losses are taken; else the sum over all
             functions whose losses have a gradient.
+        lacking : Lacking, optional
+            Calls that had no loss for each sample in an earlier step. They are left out of this one too: it may have
+            as many losses as samples by chance, as where boxes are matched. Those that have none here are added.
         """
-        samples = self._samples
+        samples, known, many = self._samples, list[torch.Tensor](), list[int]()
+        lacking = set() if lacking is None else lacking
         with torch.no_grad():
-            calls = [
-                (given if of is None else of.each(*(joined([each]) for each in given)), sizes, name)
-                for _, of, given, sizes, name in self._ours(returned)
-            ]
-            are_known = [_is_known(losses, samples, sizes) for (losses, _), sizes, _ in calls]
-            known = [_by_sample(*each, samples=samples) for (each, _, _) in compress(calls, are_known)]
-        self.lacks = {name for (_, _, name), is_known in zip(calls, are_known, strict=True) if not is_known}
-        many = [losses.numel() for (losses, _), _, _ in calls if losses.ndim and not len(losses) % samples]
+            for place, call in enumerate(self._ours(returned)):
+                losses, mask = call.losses()
+                if losses.ndim and not len(losses) % samples:
+                    many.append(losses.numel())
+                if (place, call.name) not in lacking and _is_known(losses, samples, call.sizes):
+                    known.append(_by_sample(losses, mask, samples=samples))
+                else:
+                    lacking.add((place, call.name))
         if many and (self._turned or not known):
             raise PrunedataError(
                 f"its step has {many[0]} losses for {samples} samples, and which belong to which sample is unknown: "
@@ -108,21 +109,23 @@ class Captured:
         ours = self._ours(returned)
         if len(ours) != 1 or self._turned:
             return None
-        _, losses_of, given, _, _ = ours[0]
+        losses_of, given = ours[0].of, ours[0].given
         if losses_of is None or not losses_of.is_row_by_row or any(len(each) != self._samples for each in given):
             return None
         return losses_of, given
 
-    def at_once(self, returned: Any) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+    def at_once(
+        self, returned: Any, lacking: Lacking | None = None
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
         """Return :meth:`losses`, and the logits and labels of the samples, if each is of one class."""
         later = self.later(returned)
         if later is None:
-            return self.losses(returned), None, None
+            return self.losses(returned, lacking), None, None
         with torch.no_grad():
             return later[0](*(joined([each]) for each in later[1]))
 
-    def _ours(self, returned: Any) -> "list[tuple[Any, _Losses | None, tuple[Any, ...], set[int], str]]":
-        return [call for call in self._calls if call[0] is returned] or self._calls
+    def _ours(self, returned: Any) -> "list[_Call]":
+        return [call for call in self._calls if call.result is returned] or self._calls
 
     def keep(self, which: list[bool]) -> None:
         """Forget all other calls."""
@@ -143,11 +146,29 @@ class Captured:
         sizes = set[int]() if of_samples else _first_sizes(args)
         self._turned |= _is_turned(args[1], self._batch, self._samples)
         if all(isinstance(each, torch.Tensor) and each.ndim and each.numel() <= SMALL for each in args):
-            self._calls.append((result, losses_of, tuple(map(_copied, args)), sizes, own.__name__))
+            self._calls.append(_Call(own.__name__, result, losses_of, tuple(map(_copied, args)), sizes))
         else:
             with torch.no_grad():
-                self._calls.append((result, None, losses_of.each(*args), sizes, own.__name__))
+                self._calls.append(_Call(own.__name__, result, None, losses_of.each(*args), sizes))
         return True
+
+
+class _Call(NamedTuple):
+    """A call of the loss function of this name, and what it returned."""
+
+    name: str
+    result: Any
+    of: "_Losses | None"
+    """The function with its other arguments, or None if its losses were computed at once."""
+    given: tuple[Any, ...]
+    """Its inputs, or its losses with their mask."""
+    sizes: set[int]
+    """What :func:`_first_sizes` has of its inputs."""
+
+    def losses(self) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return what :meth:`_Losses.each` does."""
+        losses, mask = self.given if self.of is None else self.of.each(*(joined([each]) for each in self.given))
+        return losses, mask
 
 
 class _Losses:

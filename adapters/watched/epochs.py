@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from prunedata.adapters.torch.captured import Captured
+from prunedata.adapters.torch.captured import Captured, Lacking
 from prunedata.adapters.torch.losses import Later
 from prunedata.adapters.torch.ranks import gather_numbers
 from prunedata.adapters.torch.run import TorchRun
@@ -43,6 +43,7 @@ class WatchedEpochs:
         self._delivery = Delivery(-1)
         self._later = Later(self._take)
         self._classes: int | None = None
+        self._lacking = Lacking()
         self._undo: list[Callable[[], None]] = []
 
     def begin(self, samples: int, epochs: int, *, rows: Ids | None = None, **options: Any) -> Pruner:
@@ -114,16 +115,19 @@ class WatchedEpochs:
         """Record a batch's losses from those of a step that returned this loss; many batches together if possible."""
         later = captured.later(returned)
         if later is None:
-            self.record(ids, captured.losses(returned))
-            self.say_what_lacks(captured)
+            self.record(ids, self.losses_in(captured, returned)[0])
         else:
             self.record_later(ids, later[1], later[0])
 
-    def say_what_lacks(self, captured: Captured) -> None:
-        """Say it once if the losses of a batch lack what some loss function computed in its step."""
-        if captured.lacks:
-            names = ", ".join(sorted(captured.lacks))
+    def losses_in(
+        self, captured: Captured, returned: Any
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+        """Return what :meth:`Captured.at_once` does; say it once if some loss function of the steps is left out."""
+        parts = captured.at_once(returned, self._lacking)
+        if self._lacking and parts[0] is not None:
+            names = ", ".join(sorted({name for _, name in self._lacking}))
             self._session.say(f"the losses do not include {names}: in its step there is none for each sample")
+        return parts
 
     def record_later(
         self, ids: SomeIds, parts: tuple[Any, ...], losses_of: Callable[..., Any], *, ends: bool = True
