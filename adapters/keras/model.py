@@ -81,9 +81,10 @@ class PruneMixin(AnyBase):  # type: ignore[misc]
         return super().predict(x, *args, **options)
 
     def train_step(self, *arguments: Any) -> Any:
-        """As ``keras.Model.train_step``. Your own ``train_step`` receives ``(ids, data)``: see :meth:`observe`.
+        """As the model's, which gets the data without their ids.
 
-        The arguments are ``data``, or on the JAX backend ``state`` and ``data``.
+        One that a class with the mixin defines itself receives ``(ids, data)``: see :meth:`observe`. The arguments are
+        ``data``, or on the JAX backend ``state`` and ``data``.
         """
         if self._prune_recorder is None:
             return super().train_step(*arguments)

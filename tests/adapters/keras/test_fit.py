@@ -298,7 +298,20 @@ class Halved(PruneMixin, keras.Model):
         return super().compute_loss(*args, **options) + 0.0
 
 
-@pytest.mark.parametrize("kind", [Own, Halved])
+class Unprepared(keras.Model):
+    """Has a step that knows of no ids."""
+
+    def train_step(self, *arguments: Any) -> Any:
+        *_, (x, y) = arguments
+        assert (x.shape[1:], y.shape[1:]) == ((64,), ())
+        return super().train_step(*arguments)
+
+
+class Prepared(PruneMixin, Unprepared):
+    """With the mixin before it."""
+
+
+@pytest.mark.parametrize("kind", [Own, Halved, Prepared])
 def test_steps_and_losses_of_ones_own(kind, reference):
     model, pruner = make_model(kind, metrics=None), make_pruner(SAMPLES)
     fit(model, pruner)
