@@ -156,7 +156,10 @@ class _Fit(keras.callbacks.Callback):  # type: ignore[misc]
         self._later.flush()
         count = self.recorder.count
         if not count:
-            raise PrunedataError("no compute_loss() was called in train_step(), so that nothing is known")
+            raise PrunedataError(
+                "no compute_loss() was called in train_step(), so that nothing is known: call self.observe(losses, "
+                "ids) in it in the script, by PruneMixin"
+            )
         self._pruner.skip(max(0, self._pruner.samples - count))
         self._pruner.end_epoch()
 

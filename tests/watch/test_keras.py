@@ -41,6 +41,19 @@ class Model(keras.Model):
 
 model = Model(inputs, keras.layers.Dense(3, 'softmax')(hidden))
 """
+OWN_STEP = """
+class Model(keras.Model):
+    def train_step(self, data):
+        x, y = data
+        self.zero_grad()
+        loss = keras.ops.mean(keras.losses.sparse_categorical_crossentropy(y, self(x, training=True)))
+        loss.backward()
+        self.optimizer.apply([each.value.grad for each in self.trainable_weights], self.trainable_weights)
+        return {"loss": loss}
+
+model = Model(inputs, keras.layers.Dense(3, 'softmax')(hidden))
+"""
+"""On torch."""
 
 
 def fits(model=FUNCTIONAL, loss="'sparse_categorical_crossentropy'", given="points, labels", more=""):
@@ -120,6 +133,11 @@ def test_a_fit_that_cannot_be_watched_is_said_once_and_trains_on(tmp_path, monke
     done, same = run_both(tmp_path, own)
     assert same
     assert "not watched: fit() is given no y" in done.stderr
+    (tmp_path / "train.py").write_text(fits(model=OWN_STEP))
+    done = watched("train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "watched no longer: no compute_loss() was called in train_step()" in done.stderr
+    assert "by PruneMixin" in done.stderr
     done, same = run_both(tmp_path, fits(model=OWN_LOSS))
     assert same
     assert len(rows_told(done.stderr)) == 20
