@@ -27,7 +27,10 @@ def stages(dataset: Any) -> Iterator[Any]:
 def check_dataset(dataset: Any, pruner: Pruner) -> None:
     """Raise :class:`PrunedataError` unless each pass gives the pruner's samples one by one, in the same order."""
     if not isinstance(dataset, tf.data.Dataset):
-        raise PrunedataError(f"Expected a tf.data.Dataset. Got {type(dataset).__name__}.")
+        raise PrunedataError(
+            f"Expected a tf.data.Dataset. Got {type(dataset).__name__}: make one whose elements are your samples, as "
+            "tf.data.Dataset.from_tensor_slices(arrays) does."
+        )
     for stage in stages(dataset):
         if hasattr(stage, "pruner"):
             raise PrunedataError("Expected a dataset that is not wrapped yet. Got the result of wrap().")

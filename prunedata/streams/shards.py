@@ -265,7 +265,7 @@ def _read_keys(url: str) -> tuple[list[str], _Stamp]:
                     if match and (not keys or keys[-1] != match[1]):
                         keys.append(match[1])
     except _UNREADABLE as error:
-        raise PrunedataError(f"Expected a whole tar file at {url}. Got {error}.") from error
+        raise PrunedataError(f"Expected a whole tar file at {url}. Got {error}: repair it, or leave it out.") from error
     _check_keys(keys, url)
     return keys, stamp
 

@@ -227,7 +227,7 @@ def mixed(**options):
         (lambda: mixed(seed=3, rerandomize_each_iteration=True), "sample_from_datasets"),
         (lambda: raw().map(lambda text: text, 2, deterministic=False), "deterministic"),
         (lambda: raw().with_options(unordered()), "deterministic"),
-        (lambda: [1, 2], "Expected a tf.data.Dataset"),
+        (lambda: [1, 2], "Got list: make one whose elements are your samples"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
