@@ -157,6 +157,29 @@ for values, labels in DataLoader(TensorDataset(torch.rand(20, 2), torch.arange(2
     assert "prunedata: 20 of 20 samples in 1 epoch" in done.stderr
 
 
+def test_of_a_training_that_recorded_nothing_no_store_is_left(tmp_path):
+    (tmp_path / "here.py").write_text("""
+import torch
+from lightning.pytorch import LightningModule, Trainer
+
+class Net(LightningModule):
+    def training_step(self, batch, place):
+        raise KeyError("mine")
+
+    def configure_optimizers(self):
+        return torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])
+
+loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.zeros(4, 1)))
+Trainer(max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False).fit(Net(), loader)
+""")
+    done = watched("here.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "KeyError: 'mine'" in done.stderr
+    assert done.stderr.count("prunedata: nothing was recorded") == 1
+    assert "samples in" not in done.stderr
+    assert not list(tmp_path.glob("*.zarr"))
+
+
 def test_one_that_fails_on_import_is_told_of_as_python_does(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import no_such_module")
     (tmp_path / "here.py").write_text("print(1)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import shutil
 import sys
 import warnings
 from collections.abc import Callable
@@ -56,6 +57,14 @@ class WatchedRun:
         if self.place is not None and (epochs != self.told or not epochs):
             self.told = epochs
             print("\n".join(lines_of(self.place, top)), file=sys.stderr, flush=True)
+
+    def forget_if_empty(self) -> bool:
+        """Remove the store if nothing was recorded, and return whether it was removed."""
+        if self.place is None or self.pruner.visits.any():
+            return False
+        shutil.rmtree(self.place)
+        self.place = None
+        return True
 
 
 class _Live(Adapter):
@@ -174,6 +183,8 @@ class Session:
             self.say("not watched: its loop takes no batches from PyTorch's DataLoader over a data set with a length")
         for run in self.runs:
             try:
+                if run.forget_if_empty() and not self._printed:
+                    self.say("nothing was recorded: no batch was trained on")
                 run.tell(self.settings.top)
             except Exception as error:
                 self.say(f"{run.place} cannot be shown: {error}")
