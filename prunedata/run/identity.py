@@ -27,8 +27,8 @@ where that is impossible."""
 PROBED = 30  # samples that are read, at most; two of them are read twice
 TWICE = 2
 DEEPEST = 20  # of containers within each other; what lies deeper is not looked at
-SEARCHED = 2000  # objects in which a data set's own random generators are sought, and of a container the first:
-FIRST = 100
+SEARCHED = 2000  # objects in which a data set's own random generators are sought
+FIRST = 100  # parts of each of these objects that are looked at
 
 
 def probed(samples: int, seed: int) -> Ids:
