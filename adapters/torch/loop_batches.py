@@ -117,7 +117,7 @@ def _length_of(loader: DataLoader[Any]) -> int:
     once = math.ceil(samples / (loader.batch_size or 1))
     try:
         length = len(loader)
-    except TypeError:  # its sampler has none
+    except Exception:  # its sampler has none, or cannot tell it
         return once
     return length if length <= LONG * once else once
 

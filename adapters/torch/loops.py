@@ -15,7 +15,6 @@ from prunedata.adapters.torch.items import SORTS, Collate, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.adapters.torch.loop_batches import Batch, LoaderPass
 from prunedata.adapters.torch.prints import prints_in
-from prunedata.adapters.torch.wrap import copied
 from prunedata.adapters.watched.epochs import LONG, WatchedEpochs
 from prunedata.adapters.watched.gathered import epochs_of
 from prunedata.adapters.watched.shown import Shown
@@ -57,8 +56,6 @@ class Loops:
         """The passes of the open epoch, if each was left after its first batch."""
         self._known: list[DataLoader[Any]] = []
         """A loader of each run, newest last."""
-        self._persistent: dict[int, tuple[Any, Any]] = {}
-        """By its id a loader whose workers live on after a pass, and the one that is iterated in its place."""
         self._handle: Any = None
         """Takes the hook for optimizers' steps away, while there is one."""
         self._stopped = False
@@ -68,28 +65,30 @@ class Loops:
 
     def iterate(self, loader: DataLoader[Any], own: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         """Return what iterates a loader; ``own`` is its class's method that does."""
-        # Workers that live on draw their seeds once: so all passes are over one loader, also those not watched.
-        known, like = self._persistent.get(id(loader), (None, None))
-        unseen = self._stopped or not (loader.persistent_workers or torch.is_grad_enabled())
-        if known is None and (unseen or not _has_places(loader)):
+        # Workers that live on draw their seeds once: so all passes are by one iterator, also those not watched.
+        seen = loader.persistent_workers or torch.is_grad_enabled()
+        batches = self.with_ids(loader, own) if seen else own(loader)
+        # Also of an iterator that a pass or a state_dict() before has made.
+        return _Batches(self, LoaderPass(loader), batches) if _has_ids(batches) else batches
+
+    def with_ids(self, loader: DataLoader[Any], own: Callable[[Any], Any]) -> Any:
+        """Call a method of a loader. An iterator that it makes yields the batches with their ids, if it is watched."""
+        attributes = vars(loader)  # DataLoader's __setattr__ refuses them
+        before = {name: attributes[name] for name in ("dataset", "collate_fn") if name in attributes}
+        if self._stopped or self._session.in_trainer or len(before) < 2 or not _has_places(loader):
             return own(loader)
+        attributes["dataset"] = _Placed(loader.dataset)
+        attributes["collate_fn"] = Collate(loader.collate_fn, tells=True)
         try:
-            if known is None:
-                replaced = {"dataset": Indexed(loader.dataset), "collate_fn": Collate(loader.collate_fn, tells=True)}
-                like = copied(loader, type(loader), replaced)
-                if loader.persistent_workers:
-                    self._persistent[id(loader)] = loader, like
-            which = LoaderPass(loader)
-        except Exception as error:
-            self.stop(str(error))
             return own(loader)
-        return _Batches(self, which, own(like))
+        finally:
+            attributes.update(before)
 
     # -- what the loop does
 
     def delivered(self, which: LoaderPass, ids: SomeIds, batch: Any) -> None:
         """The loop has got a batch of a pass."""
-        if self._stopped:
+        if self._stopped or self._session.in_trainer:
             return
         try:
             self._hear_no_steps()
@@ -267,6 +266,10 @@ class Loops:
                 self._epochs.stop(PrunedataError(why))
 
 
+class _Placed(Indexed):
+    """The data set of a loop's loader. Those of pruned loaders, and of trainers, are other ones."""
+
+
 class _Batches:
     """The batches of a pass, without the ids that its iterator yields with them."""
 
@@ -305,6 +308,11 @@ def _has_places(loader: Any) -> bool:
         return len(loader.dataset) > 0
     except TypeError:
         return False
+
+
+def _has_ids(batches: Any) -> bool:
+    """Whether the iterator of a loader yields ids with its batches."""
+    return type(getattr(batches, "_dataset", None)) is _Placed
 
 
 def _are_alike(one: DataLoader[Any], other: DataLoader[Any]) -> bool:

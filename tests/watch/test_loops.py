@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.functional import nll_loss
 from torch.utils.data import DataLoader, Dataset, Sampler, Subset, TensorDataset, default_collate
+from torchdata.stateful_dataloader import StatefulDataLoader
 
 from prunedata import Pruner
 from prunedata.cli.watching.hooks import notice_steps, watch_loops
@@ -83,8 +84,10 @@ def watch(tmp_path, monkeypatch, capsys):
         monkeypatch.setenv("PRUNEDATA_WATCH", str(tmp_path))
         Session.current.cache_clear()
         with monkeypatch.context() as patched:
-            patched.setattr(DataLoader, "__iter__", DataLoader.__iter__)
-            watch_loops(DataLoader)
+            for kind, methods in ((DataLoader, ["__iter__"]), (StatefulDataLoader, ["__iter__", "state_dict"])):
+                for method in methods:
+                    patched.setattr(kind, method, getattr(kind, method))
+                watch_loops(kind)
             steps = notice_steps(sys.modules["torch.optim.optimizer"])
             loop(watched := Training(), epochs)
             steps.remove()
@@ -312,6 +315,51 @@ def test_an_epoch_that_is_left_early_ends_with_the_next(workers, watch):
     training, (run,), _ = watch(loop)
     assert [record["observed"] for record in run.history] == [4 * BATCH] * 3
     np.testing.assert_array_equal(run.visits, training.visits)
+
+
+@WORKERS
+@pytest.mark.parametrize("asked", [False, True], ids=["", "asked before"])
+def test_a_stateful_loader_goes_on_within_an_epoch(asked, workers, watch):
+    """To ask it for its state makes the iterator of its first pass, as accelerate does."""
+
+    def loop(training, epochs):
+        batches = StatefulDataLoader(DATA, BATCH, shuffle=True, num_workers=workers)
+        if asked:
+            batches.state_dict()
+        for epoch in range(epochs):
+            for place, batch in enumerate(batches):
+                plainly(training, *batch)
+                if (epoch, place) == (1, 4):
+                    state = batches.state_dict()
+                    break
+            if epoch == 1:
+                batches = StatefulDataLoader(DATA, BATCH, shuffle=True, num_workers=workers)
+                batches.load_state_dict(state)
+                for batch in batches:
+                    plainly(training, *batch)
+
+    training, (run,), told = watch(loop)
+    assert told == ""
+    np.testing.assert_array_equal(run.visits, training.visits)
+    np.testing.assert_allclose(run.mean_excess, training.excess / 3, rtol=1e-5, atol=1e-6)
+    assert [record["observed"] for record in run.history] == [SAMPLES, 5 * BATCH, SAMPLES - 5 * BATCH, SAMPLES]
+
+
+def test_a_trainer_gets_the_batches_of_a_loader_that_a_loop_has_iterated(watch):
+    """Its workers live on, and yield ids."""
+
+    def loop(training, epochs):
+        batches = loader(**LIVE_ON)
+        for batch in batches:
+            plainly(training, *batch)
+        Session.current().trainings += 1
+        for batch in batches:
+            plainly(training, *batch)
+        Session.current().trainings -= 1
+
+    _, (run,), told = watch(loop)
+    assert told == ""
+    assert (run.visits == 1).all()
 
 
 def test_a_loop_that_takes_one_batch_of_each_pass_has_epochs_of_as_many_as_a_pass_has(watch):

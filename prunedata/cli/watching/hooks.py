@@ -22,7 +22,11 @@ TRAINERS = {
     "fastai.learner": ("Learner", "fit", "watched.fastai"),
 }
 """By the module that defines it: a class, its method that trains, and the module in ``adapters`` that watches it."""
-LOOPS = "torch.utils.data.dataloader"  # the module of the loaders that loops of the user's own iterate
+LOADERS = {
+    "torch.utils.data.dataloader": "DataLoader",
+    "torchdata.stateful_dataloader.stateful_dataloader": "StatefulDataLoader",
+}
+"""By its module a class of loaders that loops of the user's own iterate."""
 OPTIMIZERS = "torch.optim.optimizer"  # the module whose steps show that a loop trains
 DATA = "datasets.arrow_dataset"  # the module of data sets whose ``map`` forgets what was selected before it
 
@@ -36,7 +40,7 @@ def install() -> None:
 
 
 def _is_watched(name: str) -> bool:
-    return name in TRAINERS or name in (DATA, LOOPS, OPTIMIZERS)
+    return name in TRAINERS or name in LOADERS or name in (DATA, OPTIMIZERS)
 
 
 class _Finder:
@@ -77,8 +81,8 @@ def _imported(name: str, module: ModuleType) -> None:
 
         carry_rows(module.Dataset)
         leave_out_own_frames()  # a function of map() may fail before any training
-    elif name == LOOPS:
-        watch_loops(module.DataLoader)
+    elif name in LOADERS:
+        watch_loops(getattr(module, LOADERS[name]))
     elif name == OPTIMIZERS:
         notice_steps(module)
     else:
@@ -116,6 +120,16 @@ def watch_loops(loader: Any) -> None:
         return Session.current().iterate(self, own)
 
     loader.__iter__ = watched
+    if hasattr(loader, "state_dict"):
+        state = loader.state_dict
+
+        @wraps(state)
+        def state_dict(self: Any) -> Any:
+            from prunedata.cli.watching.session import Session
+
+            return Session.current().state_of(self, state)
+
+        loader.state_dict = state_dict
 
 
 def notice_steps(optimizers: Any) -> Any:

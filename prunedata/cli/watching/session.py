@@ -151,7 +151,16 @@ class Session:
 
     def iterate(self, loader: Any, own: Callable[[Any], Any]) -> Any:
         """Return what iterates a loader of PyTorch's, for a loop that is watched if it trains."""
-        return own(loader) if self.in_trainer or self.is_forked else self.loops.iterate(loader, own)
+        return self.loops.iterate(loader, own) if self._has_loops else own(loader)
+
+    def state_of(self, loader: Any, own: Callable[[Any], Any]) -> Any:
+        """Return the state of a loader of torchdata's, which may make the iterator of the next pass."""
+        return self.loops.with_ids(loader, own) if self._has_loops else own(loader)
+
+    @property
+    def _has_loops(self) -> bool:
+        """Whether loops may be watched now, or were: a trainer may iterate a loader whose workers live on."""
+        return not self.is_forked and (not self.in_trainer or "loops" in vars(self))
 
     def say(self, text: str) -> None:
         """Print a line on standard error, once."""
