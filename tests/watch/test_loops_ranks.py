@@ -48,6 +48,17 @@ for epoch in range(6):
         optimizer.step()
 dist.destroy_process_group()
 """ + END  # fmt: skip
+FSDP = DDP.replace(
+    "net, sampler = nn.parallel.DistributedDataParallel(net), ",
+    """
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.device_mesh import init_device_mesh
+
+for part in net[0], net[3], net:
+    fully_shard(part, mesh=init_device_mesh("cpu", (2,)))
+optimizer = torch.optim.Adam(net.parameters(), 0.02)
+sampler = """,
+).replace("dist.destroy", "net = nn.ParameterList([each.full_tensor() for each in net.parameters()])\ndist.destroy")
 ACCELERATED = DATA + """
 from accelerate import Accelerator
 
@@ -69,7 +80,8 @@ ACCELERATE = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("script", "command"), [(DDP, TORCHRUN), (ACCELERATED, ACCELERATE)], ids=["ddp", "accelerate"])
+@pytest.mark.parametrize(("script", "command"), [(DDP, TORCHRUN), (FSDP, TORCHRUN), (ACCELERATED, ACCELERATE)],
+                         ids=["ddp", "fsdp", "accelerate"])  # fmt: skip
 def test_two_processes_make_one_run(script, command, tmp_path):
     done, same = run_both(tmp_path, script, command=command)
     assert same
