@@ -45,14 +45,15 @@ class Batch:
         parts = _tensors_in(batch)
         self._leaves = [_held(each) for each in parts]
         self._samples = [each for each in parts if each.numel() <= SMALL]
-        self._is_recorded = False
+        self.is_recorded = False
+        """Whether losses of it were."""
         self._forget_calls()
         self.late: list[Batch] | None = None
         """Where to put it when a gradient comes."""
 
     def begin_again(self) -> None:
         """Forget the calls after they were recorded."""
-        self._is_recorded = True
+        self.is_recorded = True
         self._forget_calls()
 
     def _forget_calls(self) -> None:
@@ -69,7 +70,7 @@ class Batch:
     @property
     def is_trained(self) -> bool:
         """Whether any loss of it was trained."""
-        return self._is_recorded or self.has_losses
+        return self.is_recorded or self.has_losses
 
     @property
     def captured(self) -> Captured:

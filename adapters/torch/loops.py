@@ -25,8 +25,9 @@ from prunedata.types import SomeIds
 
 __all__ = ["Loops"]
 
-AHEAD = 3
-"""So many of the newest batches may be the one that is trained on, as a loop may fetch the next ones before."""
+AHEAD, MOST = 3, 64
+"""So many of the newest batches may be the one that is trained on, as a loop may fetch the next ones before: at least,
+and at most, if it fetches as many in a row."""
 SOME = 8
 """Samples by which data without labels are compared."""
 
@@ -40,7 +41,9 @@ class Loops:
 
     def __init__(self, session: Any) -> None:
         self._session = session
-        self._newest: deque[Batch] = deque(maxlen=AHEAD)
+        self._newest: deque[Batch] = deque()
+        self._fetched, self._in_a_row = 0, 1
+        """The batches of a pass that the loop has fetched since it computed a loss, and before the newest loss."""
         self._ahead: int | None = None
         """How many batches the loop fetches before it trains on one, once that is known."""
         self._now: Batch | None = None
@@ -96,7 +99,11 @@ class Loops:
             if self._has_strange and (self._now is None or not self._now.is_trained):
                 raise PrunedataError("its loss is computed with targets that are not in the batches of its loader")
             self._has_strange = False
+            is_next = bool(self._newest) and self._newest[-1].of is which
             self._newest.append(Batch(which, ids, batch))
+            self._fetched = self._fetched + 1 if is_next else 1
+            while len(self._newest) > min(max(AHEAD, self._fetched, self._in_a_row), MOST):
+                self._newest.popleft()
         except Exception as error:
             self.stop(str(error))
 
@@ -104,12 +111,10 @@ class Loops:
         """A pass came to its end."""
         which.is_over = True
         self._record_late()
-        if self._now is None:
-            return
-        if self._now is which.newest and self._now.is_trained:
+        if self._now is not None and self._now is which.newest and self._now.is_trained:
             self._record_now()
             self._end_epoch()
-        elif self._handle is None:  # the loop may still train on batches of the pass
+        elif self._handle is None and not self._stopped:  # the loop may still train on batches of the pass
             self._handle = register_optimizer_step_post_hook(self._stepped)
 
     def _stepped(self, *_: Any) -> None:
@@ -133,7 +138,9 @@ class Loops:
                 if batch is None:
                     result.register_hook(self._strange)
                     return
-                if self._has_strange and self._now is None and batch.of.is_over:
+                if self._fetched:
+                    self._fetched, self._in_a_row = 0, self._fetched
+                if self._is_kept(batch):
                     raise PrunedataError(
                         "it trains on batches that it has kept, as with itertools.cycle(loader) or list(loader)"
                     )
@@ -147,13 +154,22 @@ class Loops:
     def _strange(self, _: torch.Tensor) -> None:
         self._has_strange = True
 
+    def _is_kept(self, batch: Batch) -> bool:
+        """Whether a batch shows that the loop has kept so many that some are not among the newest, or trains again."""
+        if batch is not self._newest[-1] and self._in_a_row > MOST:
+            return True
+        comes_again = batch.is_recorded or (self._has_strange and self._now is None)
+        return batch is not self._now and batch.of.is_over and comes_again
+
     def _batch_of(self, target: torch.Tensor) -> "Batch | None":
         """Return the batch that has a target; None if none of the newest has it. Several may have equal ones."""
         newest = tuple(self._newest)
         for batch in newest:
             if batch.has_itself(target):
                 return batch
-        likely = None if self._ahead is None or self._ahead >= len(newest) else newest[-1 - self._ahead]
+        # If it fetches several in a row, it trains on each of them in turn.
+        is_steady = self._ahead is not None and self._ahead < len(newest) and max(self._fetched, self._in_a_row) == 1
+        likely = newest[-1 - self._ahead] if is_steady else None
         if likely is not None and not (target.is_cpu or likely.is_looked_at):
             return likely
         value = target.detach().cpu()

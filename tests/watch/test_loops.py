@@ -202,6 +202,17 @@ def summed(training, epochs, together=2):
                 loss = 0
 
 
+def in_turn(training, epochs, together=4):
+    """Fetches some batches, or all, before it trains on each of them."""
+    for _ in range(epochs):
+        batches = iter(loader())
+        while some := list(islice(batches, together)):
+            for batch in some:
+                training.loss(*batch).backward()
+            training.optimizer.step()
+            training.optimizer.zero_grad()
+
+
 def by_steps(training, epochs):
     batches, steps = iter(loader()), 0
     while steps < epochs * 8:
@@ -273,6 +284,7 @@ LOOPS = {
     "one hot": over(one_hot), "of itself": over(of_itself), "another target": over(with_another_target),
     "validation": over(with_a_validation), "persistent": over(plainly, **LIVE_ON),
     "ahead": ahead, "ahead, alone": partial(ahead, size=1), "summed": summed, "threes": partial(summed, together=3),
+    "in turn": in_turn, "two in turn": partial(in_turn, together=2), "all in turn": partial(in_turn, together=None),
     "validation within": over(with_a_validation_within), "steps": by_steps, "endless": endless,
     "dicts": of_dicts, "objects": of_objects, "closures": over(by_closures),
 }  # fmt: skip
@@ -551,14 +563,22 @@ def in_a_cycle(training, epochs):
         plainly(training, *batch)
 
 
-def in_a_list(training, epochs):
+def in_one_list(training, epochs):
+    batches = list(loader())
     for _ in range(epochs):
-        for batch in list(loader()):
+        for batch in batches:
             plainly(training, *batch)
 
 
-def test_where_the_batches_of_a_pass_come_again_the_next_are_not_watched(watch):
-    _, (run,), told = watch(in_a_cycle)
+def in_long_lists(training, epochs):
+    for _ in range(epochs):
+        for batch in list(loader(batch_size=1)):
+            plainly(training, *batch)
+
+
+@pytest.mark.parametrize("loop", [in_a_cycle, in_one_list])
+def test_where_the_batches_of_a_pass_come_again_the_next_are_not_watched(loop, watch):
+    _, (run,), told = watch(loop)
     assert [line for line in told.splitlines() if "watched no longer: it trains on batches that it has kept" in line]
     assert [record["observed"] for record in run.history] == [SAMPLES]
 
@@ -572,10 +592,10 @@ def test_where_the_batches_of_a_pass_come_again_the_next_are_not_watched(watch):
         (over(in_halves), "not watched: its loss is computed with targets that are not in the batches"),
         (over(plainly, collate_fn=longest_first), "watched no longer: its collate function changes the order"),
         (over(plainly, collate_fn=but_the_first), "a loss for each sample"),
-        (in_a_list, "not watched: it trains on batches that it has kept"),
+        (in_long_lists, "not watched: it trains on batches that it has kept"),
         (of_two, "watched no longer: it trains on several loaders in turn"),
     ],
-    ids=["own loss", "own target", "own target, persistent", "halves", "sorts", "drops", "list", "two"],
+    ids=["own loss", "own target", "own target, persistent", "halves", "sorts", "drops", "lists", "two"],
 )
 def test_what_cannot_be_watched_is_said_once_and_trains_on(loop, why, watch):
     _, runs, told = watch(loop)
