@@ -141,14 +141,26 @@ def _held(leaf: torch.Tensor) -> Callable[[], torch.Tensor | None]:
 
 def _is_of(leaf: torch.Tensor, target: torch.Tensor) -> bool:
     if leaf.ndim == 1 and target.ndim == 2 and len(leaf) == len(target) and target.shape[1] > 1:
-        target = target.argmax(1)
+        return _are_equal(leaf, target.argmax(1)) and _is_of_labels(target)
     if _are_equal(leaf, target):
         return True
+    if leaf.ndim == target.ndim == 3 and len(leaf) == len(target):  # of a series the end is predicted
+        return _are_equal(leaf[:, -target.shape[1] :, -target.shape[2] :], target)
     if leaf.ndim != 2 or leaf.shape[1] < 2:
         return False
     if target.numel() == leaf.numel():
         target = target.reshape(leaf.shape)[:, :-1]
     return _are_equal(leaf[:, 1:], target)  # of tokens the next ones are predicted
+
+
+def _is_of_labels(target: torch.Tensor) -> bool:
+    """Whether probabilities of classes are labels, also smoothed or mixed: all but one or two in a row are the lowest.
+
+    Those of a network, such as a teacher, are other ones, though the likeliest classes may be the labels.
+    """
+    rows, classes = target.shape
+    lowest = int((target == target.min()).sum())
+    return lowest >= (max(rows * (classes - 2), 2) if rows > 1 else classes - 1)
 
 
 def _are_equal(leaf: torch.Tensor, target: torch.Tensor) -> bool:

@@ -46,6 +46,8 @@ class Loops:
         """The batches of a pass that the loop has fetched since it computed a loss, and before the newest loss."""
         self._ahead: int | None = None
         """How many batches the loop fetches before it trains on one, once that is known."""
+        self._others: set[Callable[..., Any]] = set()
+        """Loss functions that were called with targets of no batch."""
         self._now: Batch | None = None
         """The batch that the newest call belongs to."""
         self._late: list[Batch] = []
@@ -77,7 +79,7 @@ class Loops:
     def with_ids(self, loader: DataLoader[Any], own: Callable[[Any], Any]) -> Any:
         """Call a method of a loader. An iterator that it makes yields the batches with their ids, if it is watched."""
         attributes = vars(loader)  # DataLoader's __setattr__ refuses them
-        before = {name: attributes[name] for name in ("dataset", "collate_fn") if name in attributes}
+        before: dict[str, Any] = {name: attributes[name] for name in ("dataset", "collate_fn") if name in attributes}
         if self._stopped or self._session.in_trainer or len(before) < 2 or not _has_places(loader):
             return own(loader)
         attributes["dataset"] = _Placed(loader.dataset)
@@ -134,8 +136,9 @@ class Loops:
         if self._newest and not self._stopped and not self._session.in_trainer:
             try:
                 target = args[1] if len(args) > 1 else options.get("target")
-                batch = self._batch_of(target) if isinstance(target, torch.Tensor) else None
+                batch = self._batch_of(target, own) if isinstance(target, torch.Tensor) else None
                 if batch is None:
+                    self._others.add(own)
                     result.register_hook(self._strange)
                     return
                 if self._fetched:
@@ -161,16 +164,17 @@ class Loops:
         comes_again = batch.is_recorded or (self._has_strange and self._now is None)
         return batch is not self._now and batch.of.is_over and comes_again
 
-    def _batch_of(self, target: torch.Tensor) -> "Batch | None":
+    def _batch_of(self, target: torch.Tensor, own: Callable[..., Any]) -> "Batch | None":
         """Return the batch that has a target; None if none of the newest has it. Several may have equal ones."""
         newest = tuple(self._newest)
         for batch in newest:
             if batch.has_itself(target):
                 return batch
+        likely = None
         # If it fetches several in a row, it trains on each of them in turn.
-        is_steady = self._ahead is not None and self._ahead < len(newest) and max(self._fetched, self._in_a_row) == 1
-        likely = newest[-1 - self._ahead] if is_steady else None
-        if likely is not None and not (target.is_cpu or likely.is_looked_at):
+        if self._ahead is not None and self._ahead < len(newest) and max(self._fetched, self._in_a_row) == 1:
+            likely = newest[-1 - self._ahead]
+        if likely is not None and not (target.is_cpu or likely.is_looked_at or own in self._others):
             return likely
         value = target.detach().cpu()
         if likely is not None and likely.has(value) and not (self._ahead and likely.is_trained):

@@ -168,6 +168,36 @@ def with_another_target(training, *batch):
     training.step(training.loss(*batch) + 0.1 * F.mse_loss(training.net(batch[0]), torch.zeros(len(batch[0]), 3)))
 
 
+def with_a_teacher(training, *batch):
+    """Whose likeliest classes are the labels."""
+    wanted = F.softmax(3 * F.one_hot(batch[1], 3) + torch.rand(len(batch[1]), 3), 1)
+    other = F.kl_div(F.log_softmax(training.net(batch[0]), 1), wanted, reduction="batchmean")
+    training.step(training.loss(*batch) + other)
+
+
+def with_the_others(training, values, labels, places):
+    """As mixup does, with the labels of other samples of the batch."""
+    loss = training.loss(values, labels, places)
+    training.step(loss + F.cross_entropy(training.net(values), placed(labels.roll(1))))
+
+
+def softly(training, values, labels, places):
+    logits, wanted = training.net(values), F.one_hot(labels, 3).float()
+    wanted = 0.8 * (0.9 * wanted + 0.1 / 3) + 0.2 * (0.9 * wanted + 0.1 / 3).roll(1, 0)
+    training.note(F.cross_entropy(logits, wanted, reduction="none"), places)
+    training.step(F.cross_entropy(logits, placed(wanted)))
+
+
+def of_series(training, epochs):
+    """Whose batches also have what comes before that which is predicted."""
+    series = TensorDataset(torch.rand(SAMPLES, 6, 3).double(), torch.arange(SAMPLES))
+    for _ in range(epochs):
+        for values, places in loader(series):
+            found, wanted = training.net(values[:, :4, :].float())[:, -2:, -1:], values.float()[:, -2:, -1:]
+            training.note(F.mse_loss(found, wanted, reduction="none").mean((1, 2)), places)
+            training.step(F.mse_loss(found, placed(wanted)))
+
+
 def with_a_validation(training, *batch):
     plainly(training, *batch)
     if training.visits.sum() % SAMPLES == 0:  # the epoch ends; gradients are left on
@@ -282,6 +312,8 @@ LOOPS = {
     "plain": over(plainly), "without the last": over(plainly, drop_last=True), "alone": over(plainly, batch_size=1),
     "weights": over(weighted), "accumulation": over(in_parts), "logarithms": over(of_logarithms),
     "one hot": over(one_hot), "of itself": over(of_itself), "another target": over(with_another_target),
+    "teacher": over(with_a_teacher), "teacher, many": over(with_a_teacher, batch_size=4), "soft": over(softly),
+    "mixed": over(with_the_others), "mixed, many": over(with_the_others, batch_size=8), "series": of_series,
     "validation": over(with_a_validation), "persistent": over(plainly, **LIVE_ON),
     "ahead": ahead, "ahead, alone": partial(ahead, size=1), "summed": summed, "threes": partial(summed, together=3),
     "in turn": in_turn, "two in turn": partial(in_turn, together=2), "all in turn": partial(in_turn, together=None),
