@@ -161,8 +161,10 @@ class Loops:
         """Whether a batch shows that the loop has kept so many that some are not among the newest, or trains again."""
         if batch is not self._newest[-1] and self._in_a_row > MOST:
             return True
-        comes_again = batch.is_recorded or (self._has_strange and self._now is None)
-        return batch is not self._now and batch.of.is_over and comes_again
+        # The last of a pass may be trained on by two optimizers in turn.
+        comes_again = batch.is_recorded and batch is not batch.of.newest
+        is_lost = self._has_strange and self._now is None
+        return batch is not self._now and batch.of.is_over and (comes_again or is_lost)
 
     def _batch_of(self, target: torch.Tensor, own: Callable[..., Any]) -> "Batch | None":
         """Return the batch that has a target; None if none of the newest has it. Several may have equal ones."""

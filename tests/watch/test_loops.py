@@ -212,13 +212,14 @@ def with_a_validation_within(training, *batch):
             F.cross_entropy(training.net(values), labels).item()
 
 
-def ahead(training, epochs, size=BATCH):
+def ahead(training, epochs, size=BATCH, times=1):
     for _ in range(epochs):
         batches = iter(loader(batch_size=size))
         coming = next(batches)
         while coming is not None:
             batch, coming = coming, next(batches, None)
-            plainly(training, *batch)
+            for _ in range(times):
+                plainly(training, *batch)
 
 
 def summed(training, epochs, together=2):
@@ -345,6 +346,14 @@ def test_each_step_on_one_batch_is_a_visit(watch):
     assert told == ""
     np.testing.assert_array_equal(run.visits, training.visits)
     np.testing.assert_allclose(run.mean_excess, training.excess / 5, rtol=1e-5, atol=1e-6)
+
+
+def test_a_loop_that_fetches_ahead_may_train_twice_on_each_batch(watch):
+    """Also on the last one, though the loader has no further batch and a step was taken."""
+    training, (run,), told = watch(partial(ahead, times=2))
+    assert told == ""
+    np.testing.assert_array_equal(run.visits, training.visits)
+    np.testing.assert_allclose(run.mean_excess, training.excess / 6, rtol=1e-5, atol=1e-6)
 
 
 @WORKERS
