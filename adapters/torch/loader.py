@@ -172,7 +172,11 @@ class PrunedLoader:
                     "Expected a batch that waits for its losses. This loader has delivered none in this epoch: iterate "
                     "what wrap() returned, not the loader that you gave to it."
                 )
-            return "Expected a batch that waits for its losses. Got none: observe each batch once, after it came."
+            return (
+                "Expected a batch that waits for its losses. Got none: observe each batch once, after it came. Where "
+                "an optimizer evaluates a batch several times, as LBFGS does, observe the first evaluation, and train "
+                "on losses.mean() in the others."
+            )
         most = f"at most {self._ahead + 1} batches that wait" if self._ahead else "one batch that waits"
         return (
             f"Expected {most} for {'their' if self._ahead else 'its'} losses. Got {len(self._pending)}: the loop "

@@ -46,6 +46,30 @@ class TestWhatIsNotObserved:
         with pytest.raises(LossError, match=r"waits for its losses. Got none: observe each batch once"):
             loader.observe(losses_of(index, 0))
 
+    def test_of_several_evaluations_of_a_batch_the_first_is_recorded(self):
+        pruner, loader = pruned()
+        pruner.begin_epoch()
+        weights = torch.nn.Parameter(torch.zeros(3))
+        optimizer = torch.optim.LBFGS([weights], max_iter=5)
+        batches, evaluations = len(loader), []
+        for _, index in loader:
+
+            def closure(index=index):
+                optimizer.zero_grad()
+                losses = losses_of(index, 0) + (weights - 1).square().sum()
+                evaluations.append(loader.awaits_losses)
+                if not loader.awaits_losses:
+                    with pytest.raises(LossError, match="as LBFGS does, observe the first evaluation, and train on"):
+                        pruner.observe(losses)
+                mean = pruner.observe(losses) if loader.awaits_losses else losses.mean()
+                mean.backward()
+                return mean
+
+            optimizer.step(closure)
+        pruner.end_epoch()
+        assert evaluations.count(True) == batches < len(evaluations)
+        assert pruner.visits.tolist() == [1] * pruner.samples
+
     def test_a_loop_that_leaves_a_bad_batch_out_goes_on(self):
         pruner, loader = pruned()
         pruner.begin_epoch()
