@@ -10,6 +10,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import Dataset, default_collate
 
+from prunedata.adapters.torch.trainers import refuse_sharing
 from prunedata.errors import PrunedataError
 from prunedata.types import SomeIds
 
@@ -139,13 +140,20 @@ def _numbers(field: tuple[Any, ...]) -> list[Any] | None:
 
 
 class CollatePairs:
-    """Collates the items of a pruned stream, pairs of an id, or of ids, and a sample, by one of the other two."""
+    """Collates the items of a pruned stream, pairs of an id, or of ids, and a sample, by one of the other two.
 
-    def __init__(self, collate: "Collate | CarryingCollate", *, batched: bool) -> None:
-        self.collate, self.batched = collate, batched
+    A stream has no sampler, so the first batch of a process is where accelerate is refused that would lose the ids.
+    """
+
+    def __init__(self, collate: "Collate | CarryingCollate", *, batched: bool, with_ids: bool) -> None:
+        self.collate, self.batched, self.with_ids = collate, batched, with_ids
+        self._looked = False
 
     def __call__(self, fetched: Any) -> tuple[SomeIds, Any]:
         """Return the ids as an array of shape (n,), and the collated samples."""
+        if not self._looked:
+            refuse_sharing(1, with_ids=self.with_ids, zero_weights=False)
+            self._looked = True
         if self.batched:
             numbers, samples = [number for number, _ in fetched], [sample for _, sample in fetched]
         else:

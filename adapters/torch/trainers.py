@@ -28,7 +28,7 @@ TRAINERS = {
 BETWEEN = ("prunedata", "torch", "torchdata", "accelerate", "contextlib", "lightning", "pytorch_lightning", "tqdm")
 """Packages that may stand between a loop and the loader that it iterates."""
 ACCELERATE = "accelerate.data_loader"
-NEAR = 16  # frames between a batch sampler and accelerate's loop over it, at most
+NEAR = 20  # frames between a batch sampler, or a forked worker's collate function, and accelerate's loop, at most
 
 
 def missing_adapter() -> str | None:
@@ -59,13 +59,14 @@ def refuse_sharing(world: int, *, with_ids: bool, zero_weights: bool) -> None:
     the number of ranks to which the pruned loader deals its samples. If some are delivered with the weight 0, the
     processes exchange in each step how many are not.
     """
-    if _accelerates_loader("_fetch_batches") is not None:
+    loop = _accelerates_loader("__iter__")
+    if hasattr(loop, "_fetch_batches"):
         raise PrunedataError(
             "Expected each process to fetch its own batches. Got accelerate's dispatch_batches, which takes the ids of "
             "a batch apart from its samples: write Accelerator(dataloader_config=DataLoaderConfiguration("
             "dispatch_batches=False))."
         )
-    if not with_ids and _accelerates_loader("__iter__") is not None:
+    if not with_ids and loop is not None:
         raise PrunedataError(
             "Expected with_ids=True for a loader that accelerate prepares, as it makes a loader of its own, which "
             "fetches a batch ahead. Got a loader without: write pruner.wrap(loader, with_ids=True), `for ids, batch in "

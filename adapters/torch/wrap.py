@@ -81,11 +81,11 @@ def wrap(
     _refuse_kept_iterator(loader)
     _check_batch_size(loader, pruner)
     if isinstance(loader.dataset, IterableDataset):
-        order, replaced = _stream(loader, pruner, uneven)
+        order, replaced = _stream(loader, pruner, uneven, with_ids=with_ids)
     else:
         order, replaced = _map_style(loader, pruner, uneven)
     if id_key is not None:
-        _put_ids_in_samples(loader, order, replaced, id_key, pruner)
+        _put_ids_in_samples(loader, order, replaced, id_key, pruner, with_ids=with_ids)
     replaced |= order.samplers(loader)
     if loader.generator is None:  # WorkerSeeds seeds it in each epoch
         replaced["generator"] = torch.Generator()
@@ -154,7 +154,7 @@ def _map_style(loader: DataLoader[Any], pruner: Pruner, uneven: Uneven | None) -
 
 
 def _put_ids_in_samples(
-    loader: DataLoader[Any], order: Order, replaced: dict[str, Any], key: str, pruner: Pruner
+    loader: DataLoader[Any], order: Order, replaced: dict[str, Any], key: str, pruner: Pruner, *, with_ids: bool
 ) -> None:
     """Replace the collate function by one that puts the ids into the samples (``id_key``)."""
     if loader.batch_sampler is None:
@@ -170,10 +170,12 @@ def _put_ids_in_samples(
         )
     order.ids_in_samples = True
     collate = CarryingCollate(loader.collate_fn, key, pruner.samples)
-    replaced["collate_fn"] = CollatePairs(collate, batched=True) if stream else collate
+    replaced["collate_fn"] = CollatePairs(collate, batched=True, with_ids=with_ids) if stream else collate
 
 
-def _stream(loader: DataLoader[Any], pruner: Pruner, uneven: Uneven | None) -> tuple[Order, dict[str, Any]]:
+def _stream(
+    loader: DataLoader[Any], pruner: Pruner, uneven: Uneven | None, *, with_ids: bool
+) -> tuple[Order, dict[str, Any]]:
     """Return the order of a loader over a pruned stream, and the collate function that passes ids on."""
     if not getattr(loader.dataset, "delivers_ids", False):
         raise PrunedataError(
@@ -183,7 +185,7 @@ def _stream(loader: DataLoader[Any], pruner: Pruner, uneven: Uneven | None) -> t
         )
     if uneven not in (None, "weights", "drop"):
         raise PrunedataError(f'Expected uneven="weights" or "drop" for a stream. Got {uneven!r}.')
-    collate = CollatePairs(Collate(loader.collate_fn), batched=loader.batch_size is not None)
+    collate = CollatePairs(Collate(loader.collate_fn), batched=loader.batch_size is not None, with_ids=with_ids)
     return StreamOrder(loader, pruner, uneven or "weights"), {"collate_fn": collate}
 
 

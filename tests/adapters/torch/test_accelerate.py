@@ -72,8 +72,9 @@ def test_what_accelerate_prepared_before_is_refused_with_the_way_to_go():
         wrap(Accelerator(cpu=True).prepare(loader_of()), make_pruner())
 
 
-def test_batches_that_are_dispatched_are_refused():
-    pruner, loader = pruned(with_ids=True)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_batches_that_are_dispatched_are_refused(workers):
+    pruner, loader = pruned(with_ids=True, num_workers=workers)
     configuration = DataLoaderConfiguration(dispatch_batches=True)
     prepared = Accelerator(cpu=True, dataloader_config=configuration).prepare(loader)
     pruner.begin_epoch()
@@ -203,6 +204,22 @@ def test_a_loader_without_ids_that_accelerate_prepared_is_refused():
     prepared = Accelerator(cpu=True).prepare(loader)
     pruner.begin_epoch()
     with pytest.raises(PrunedataError, match="Expected with_ids=True for a loader that accelerate prepares"):
+        next(iter(prepared))
+
+
+@pytest.mark.parametrize("workers", [0, 1])  # forked workers, as on Linux
+@pytest.mark.parametrize(("with_ids", "told"), [(True, "dispatch_batches=False"), (False, "Expected with_ids=True")])
+def test_a_stream_that_accelerate_prepares_needs_ids_and_no_dispatched_batches(workers, with_ids, told):
+    pruner = make_pruner()
+    stream = pruner.wrap([{"id": number} for number in range(SAMPLES)], id="id")
+    loader = DataLoader(
+        stream, batch_size=BATCH, num_workers=workers, multiprocessing_context="fork" if workers else None
+    )
+    # Streams are dispatched by default.
+    configuration = DataLoaderConfiguration(dispatch_batches=None if with_ids else False)
+    prepared = Accelerator(cpu=True, dataloader_config=configuration).prepare(wrap(loader, pruner, with_ids=with_ids))
+    pruner.begin_epoch()
+    with pytest.raises(PrunedataError, match=told):
         next(iter(prepared))
 
 
