@@ -197,7 +197,7 @@ class Identity:
         self.rest: Arrays = {}
         """By the names under which it is saved: in how many epochs each sample was not in the data, or kept and not
         observed; and what was known of rows that are not in the data now."""
-        self._ids = probed(samples, seed)
+        self._ids, self._in_order = probed(samples, seed), False
         self._prints: Prints | None = None
         self._whole: Whole = lambda: None
         self.stored: Sequence[str | None] | None = None
@@ -238,7 +238,7 @@ class Identity:
     def trains_on(self, prints: Prints, whole: Whole | None = None, *, in_order: bool = False) -> None:
         """Set how samples are read, unless the whole data tells; raise :class:`OtherData` if a saved run had others."""
         if self._prints is None:  # of several loaders it is the first
-            self._prints, self._whole = prints, whole or self._whole
+            self._prints, self._whole, self._in_order = prints, whole or self._whole, in_order
             if in_order:
                 self._ids = np.arange(self._ids.size)
             self.check(self.stored)
@@ -278,10 +278,14 @@ class Identity:
 
     def _warn_of_unknown(self) -> None:
         if self.keys is None:
+            moves = (
+                " If it is their order that differs, losses are recorded for wrong samples, as an id is a position: "
+                "let the source give the same order in each pass."
+            )
             warn(
                 "This run cannot notice if it goes on with other data: its samples differ each time they are read, or "
                 "hold objects of which no fingerprint can be computed. To let it notice, pass keys=..., one for each "
-                "sample.",
+                f"sample.{moves * self._in_order}",
                 UserWarning,
             )
 

@@ -344,6 +344,23 @@ def test_a_batch_that_is_dropped_can_be_skipped():
     assert [record["observed"] for record in pruner.history] == [kept // 32 * 32 for kept in KEPT]
 
 
+def test_of_samples_that_a_later_step_drops_the_error_says_to_skip_them():
+    pruner = make_pruner()
+    with pytest.raises(SkippedSamples, match=r"and pruner.skip\(\) with how many samples you leave out on purpose"):
+        one_epoch(wrap(raw(), pruner).take(SAMPLES - 5), pruner)
+
+
+def test_of_a_generator_that_shuffles_it_warns_that_losses_go_to_wrong_samples():
+    random = np.random.default_rng(0)
+    source = tf.data.Dataset.from_generator(
+        lambda: iter(random.permutation(SAMPLES)), output_signature=tf.TensorSpec((), tf.int64)
+    )
+    pruner = make_pruner()
+    wrap(source, pruner)
+    with pytest.warns(UserWarning, match="their order that differs, losses are recorded for wrong samples"):
+        pruner.state_dict()
+
+
 def test_without_tensorflow_the_extra_is_named():
     code = "import sys; sys.modules['tensorflow'] = None\nimport prunedata.adapters.tensorflow"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
