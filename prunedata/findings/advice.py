@@ -22,7 +22,7 @@ from prunedata.policies.rules import MEAN_EXCESS, RecentLoss, from_description
 from prunedata.store.schema import ADVICE, check
 from prunedata.types import Array, Arrays
 
-__all__ = ["ADVISED_POLICY", "Advice", "advise", "losses_of", "newest_of", "seen"]
+__all__ = ["ADVISED_POLICY", "Advice", "advise", "losses_of", "newest_of", "recent_of", "seen"]
 
 ADVISED_POLICY = RecentLoss()
 """What is left out: the samples of the highest recent losses."""
@@ -224,13 +224,19 @@ def seen(
 
 
 def losses_of(arrays: Arrays, history: Sequence[Mapping[str, Any]]) -> Array:
-    """Return a recent average of each sample's losses from a run's arrays; without one, the mean of all."""
+    """Return a recent average of each sample's losses from a run's saved arrays; without one, the mean of all."""
     if RecentLoss.array in arrays:  # an average that began with 0 lacks what earlier epochs would have weighed
-        return np.asarray(arrays[RecentLoss.array] / (1 - ADVISED_POLICY.decay ** max(1, len(history))))
+        return np.asarray(recent_of(arrays) / (1 - ADVISED_POLICY.decay ** max(1, len(history))))
     told = _means(history)
     visits = sum(number for _, number in told)
     with np.errstate(over="ignore"):
         return np.asarray(arrays[MEAN_EXCESS] + sum(mean * number for mean, number in told) / max(1, visits))
+
+
+def recent_of(arrays: Arrays) -> Array:
+    """Return the recent average of each sample's losses that ``policy="auto"`` ranks by, from a run's saved arrays."""
+    recent, absent = arrays[RecentLoss.array], arrays.get("absent")
+    return recent if absent is None else doubts.as_if_visited(recent, arrays["visits"], absent, ADVISED_POLICY.decay)
 
 
 def newest_of(arrays: Arrays, before: Arrays) -> Array:

@@ -97,6 +97,17 @@ def observed(visits: Counts, among: Mask | None) -> Mask | None:
     return seen if seen.any() and not seen.all() else among
 
 
+def as_if_visited(averages: Array, visits: Array, absent: Array, decay: float) -> Array:
+    """Return recent averages as if each sample had come once in each epoch that trained on it, shape (samples,).
+
+    An average begins with 0. Where a sampler gives a sample seldom, its average would be low, whatever its losses are.
+    ``visits`` are those of the run, ``absent`` what these lack to one in each such epoch, modulo 2**32.
+    """
+    had = np.maximum(visits.astype(np.int64), 1)
+    due = np.maximum(visits + absent.astype(np.uint32).view(np.int32).astype(np.int64), 1)
+    return np.asarray(averages * ((1 - decay**due) / (1 - decay**had)), dtype=averages.dtype)
+
+
 def known_labels(given: Array | None, seen: Array | None, among: Mask | None) -> Array | None:
     """Return the number of each sample's label, shape (samples,), as given or as batches brought it; None if unknown.
 

@@ -51,12 +51,12 @@ class Engine:
 
     def __init__(self, options: RunOptions) -> None:
         self.options = options
-        self.pruning = Pruning(options)
+        self.identity = Identity(options.samples, options.seed, options.keys, follows=options.follow)
+        self.pruning = Pruning(options, self.identity)
         self.ledger = Ledger(options)
         self.figures = Figures()
         self.meter, self.group = Meter(), Group()
         self.adapters: tuple[Adapter, ...] = ()  # in the order in which they were attached
-        self.identity = Identity(options.samples, options.seed, options.keys, follows=options.follow)
         self.uninterrupted = Uninterrupted()
         self.buffer = LossBuffer(options.samples)
         self.opened: OpenEpoch | None = None
@@ -172,7 +172,7 @@ class Engine:
                 record = self._new_record(epoch, tally, delivery, totals.mean_loss) | validation
                 if self.pruning.looks and epoch.number:
                     record |= totals.within
-                earlier = ledger.arrays.finished
+                earlier = self.pruning.saved_of(ledger)
                 ledger.end_epoch(tally, arrays, record, reset=self.pruning.schedule.resets(epoch.number))
                 self._close()
                 if tally.observed != epoch.trained_on or delivery.left_out or totals.skipped:

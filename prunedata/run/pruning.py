@@ -23,6 +23,7 @@ from prunedata.types import Array, Arrays, Counts, Mask, Roles
 
 if TYPE_CHECKING:
     from prunedata.findings.advice import Advice
+    from prunedata.run.identity import Identity
     from prunedata.run.ledger import Ledger
     from prunedata.run.options import RunOptions
 
@@ -36,8 +37,8 @@ class Pruning:
     With ``auto`` it prunes nothing before there is advice, and then follows that.
     """
 
-    def __init__(self, options: RunOptions) -> None:
-        self._options, self.schedule = options, options.schedule
+    def __init__(self, options: RunOptions, identity: Identity) -> None:
+        self._options, self.schedule, self._identity = options, options.schedule, identity
         self.advice: Advice | None = None
         self.roles: Roles = np.broadcast_to(Role.TRAINED, (options.samples,))
         """The role of each sample in an epoch that isn't pruned, shape (samples,), see :class:`Role`. Read-only."""
@@ -133,10 +134,10 @@ class Pruning:
                 seen = self.observed(counts.visits)
                 if seen is not None and np.count_nonzero(seen) >= num_pruned:  # else rows have moved away
                     among = seen
-                labels = self._labels_in(arrays, among)
+                recent, labels = self._recent(ledger), self._labels_in(arrays, among)
                 if labels is not None:  # compare each loss with those of its own label
-                    name = RecentLoss.array
-                    arrays = arrays | {name: doubts.above_own(arrays[name], labels, among)}
+                    recent = doubts.above_own(recent, labels, among)
+                arrays = arrays | {RecentLoss.array: recent}
             known = Known(counts.counts, counts.hits, counts.visits, arrays, num_pruned)
             keep, weights = select(options.chosen, known, seed=options.seed, epoch=number, among=among)
             out = Role.ZERO_WEIGHT if by_weight else Role.LEFT_OUT
@@ -156,7 +157,7 @@ class Pruning:
         """Return advice by the finished epochs; with ``auto`` it leaves out no more than the run may."""
         from prunedata.findings.advice import advise  # noqa: PLC0415 (only where a run is to be advised)
 
-        losses, labels = self._losses(ledger.history, ledger.arrays.finished, self.observed(ledger.counts.visits))
+        losses, labels = self._losses(ledger.history, self.saved_of(ledger), self.observed(ledger.counts.visits))
         most = self._options.prune if self._options.auto else None
         return advise(ledger.history, self._options.schedule, losses, labels=labels, prune=most)
 
@@ -166,16 +167,25 @@ class Pruning:
         return self._options.auto and self.advice is None
 
     def seen(self, ledger: Ledger, before: Arrays) -> dict[str, float]:
-        """Return what the record of the last epoch keeps for advice; ``before`` are the arrays before it."""
+        """Return what the record of the last epoch keeps for advice; ``before`` is :meth:`saved_of` before it."""
         from prunedata.findings.advice import newest_of, seen  # noqa: PLC0415 (only "auto" looks)
 
-        history, arrays, schedule = ledger.history, ledger.arrays.finished, self._options.schedule
+        history, arrays, schedule = ledger.history, self.saved_of(ledger), self._options.schedule
         if len(history) < doubts.onset_from(schedule.epochs):
             return {}
         among = self.observed(ledger.counts.visits)
         newest, (earlier, _) = newest_of(arrays, before), self._losses(history[:-1], before, among)
         newest = newest if among is None else newest[among]
         return seen(history, schedule, *self._losses(history, arrays, among), before=earlier, newest=newest)
+
+    def saved_of(self, ledger: Ledger) -> Arrays:
+        """The arrays of the finished epochs, as they are saved: with ``visits``, and ``absent`` if it is known."""
+        return ledger.saved | self._identity.arrays
+
+    def _recent(self, ledger: Ledger) -> Array:
+        from prunedata.findings.advice import recent_of  # noqa: PLC0415 (as above)
+
+        return recent_of(self.saved_of(ledger))
 
     def _labels_in(self, arrays: Arrays, among: Mask | None) -> Array | None:
         given = self._options.labels

@@ -13,6 +13,7 @@ from prunedata.plan.doubts import (
     are_settled,
     are_turned,
     are_worse,
+    as_if_visited,
     have_met,
     is_forgetting,
     is_still_learning,
@@ -281,3 +282,13 @@ def test_of_one_label_it_is_what_it_is_without(averages):
     if averages.size:
         groups = two_groups(above_own(averages, labels), averages)
         assert groups.median == two_groups(averages).median
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 40)), min_size=1, max_size=20), st.floats(0, 0.99))
+def test_a_sample_that_came_seldom_or_often_has_the_average_of_one_that_came_once_an_epoch(samples, decay):
+    """Of losses that are all 1, the average after so many visits from 0."""
+    visits, epochs = (np.array(each) for each in zip(*samples, strict=True))
+    absent = (epochs - visits).astype(np.uint32)
+    found = as_if_visited(1 - decay**visits, visits.astype(np.uint8), absent, decay)
+    expected = np.where(visits > 0, 1 - decay**epochs, 0)
+    assert found == pytest.approx(expected, rel=1e-9, abs=1e-12)

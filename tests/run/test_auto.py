@@ -54,6 +54,22 @@ def train(run, of=losses, wrong=120, *, figures=None, late=False, labels=None, u
     return run
 
 
+def test_samples_that_a_sampler_gives_seldom_are_compared_as_if_they_came_in_each_epoch():
+    """Their averages begin with 0, so without that those of few visits look right, whatever their losses are."""
+    pruner, random = Pruner(SAMPLES, epochs=18), np.random.default_rng(0)
+    share = random.choice([0.2, 1], SAMPLES)
+    for epoch in pruner.epochs():
+        if epoch.pruned:
+            break
+        given_ = np.flatnonzero(random.random(SAMPLES) < share)
+        pruner.observe(losses(given_, epoch.number, 120), given_)
+        pruner.skip(SAMPLES - given_.size)
+    wrong = (np.arange(SAMPLES) < 120) & (pruner.visits > 0)
+    assert epoch.number == 12
+    assert pruner.advice.doubted == np.count_nonzero(wrong)
+    assert np.array_equal(epoch.keep, ~wrong)
+
+
 def run_with(wrong=120, *, turn=6, epochs=24, run=None, late=False, **options):
     """A run with a figure that turns."""
     if run is None:
