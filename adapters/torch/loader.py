@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch.compiler import is_dynamo_compiling
 
+from prunedata.adapters.torch.items import Indexed
 from prunedata.adapters.torch.losses import Recorder, fits
 from prunedata.adapters.torch.means import check_weights, mean_of
 from prunedata.adapters.torch.orders import Order
@@ -40,6 +41,7 @@ class PrunedLoader:
     _restored: int | None  # the number of the epoch whose position was loaded, until it is iterated
     # These are attributes of DataLoader and StatefulDataLoader.
     next_iter_state: dict[str, Any] | None
+    dataset: Any
     generator: torch.Generator
     persistent_workers: bool
 
@@ -248,6 +250,12 @@ class PrunedLoader:
 
     def _begin(self, epoch: Epoch) -> int:
         """Begin an epoch; return how many of its samples were observed before the position that was loaded."""
+        if type(self.dataset) is Indexed and len(self.dataset) != self._pruner.samples:
+            raise PrunedataError(
+                f"Expected a dataset of {self._pruner.samples} samples, as when it was wrapped. Got one of "
+                f"{len(self.dataset)} in epoch {epoch.number}, of which the run does not know the new ones: resume the "
+                "run by a Pruner with keys= and follow=True, or begin a new one."
+            )
         restored, self._restored = self._is_restored(epoch.number), None
         if not restored:
             self._delivered = 0

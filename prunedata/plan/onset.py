@@ -145,6 +145,7 @@ def _finite(figure: Any) -> float:
         value = math.nan
     if not abs(value) <= LARGEST:
         raise PrunedataError(
-            f"Expected the validation figure to be a finite number of at most {LARGEST:g}. Got {shown(figure)}."
+            f"Expected the validation figure to be a finite number of at most {LARGEST:g}. Got {shown(figure)}: "
+            "in an epoch without one don't call validated(), as not every epoch needs a figure."
         )
     return value

@@ -46,6 +46,31 @@ class TestWhatIsNotObserved:
         with pytest.raises(LossError, match=r"waits for its losses. Got none: observe each batch once"):
             loader.observe(losses_of(index, 0))
 
+    def test_losses_of_another_number_are_told_what_to_pass(self):
+        pruner, loader = pruned()
+        pruner.begin_epoch()
+        for (_, index), given, told in zip(
+            loader,
+            (lambda losses: losses.repeat(3), lambda losses: losses[:-1]),
+            ("pass the mean over the tokens", "pass a loss for each of its samples"),
+            strict=False,
+        ):
+            with pytest.raises(LossError, match=told):
+                pruner.observe(given(losses_of(index, 0)))
+
+    def test_a_data_set_that_has_grown_is_refused_in_its_next_epoch(self):
+        items = Items()
+        pruner = make_pruner()
+        loader = wrap(DataLoader(items, batch_size=BATCH), pruner)
+        pruner.begin_epoch()
+        for _, index in loader:
+            loader.observe(losses_of(index, 0))
+        pruner.end_epoch()
+        pruner.begin_epoch()
+        items.samples = 2 * pruner.samples
+        with pytest.raises(PrunedataError, match=r"as when it was wrapped. Got one of \d+ in epoch 1"):
+            next(iter(loader))
+
     def test_of_several_evaluations_of_a_batch_the_first_is_recorded(self):
         pruner, loader = pruned()
         pruner.begin_epoch()
