@@ -88,7 +88,7 @@ class Batch:
         return any(held() is target for held in self._leaves)
 
     def has(self, target: torch.Tensor) -> bool:
-        """Whether a target on the host is one of its tensors, as it is, one hot, or without the first token."""
+        """Whether a target on the host is one of its tensors, or a part of one, as :func:`_is_of` compares them."""
         return any(
             leaf is not None and _is_of(leaf.detach().cpu(), target) for leaf in (held() for held in self._leaves)
         )
@@ -140,6 +140,7 @@ def _held(leaf: torch.Tensor) -> Callable[[], torch.Tensor | None]:
 
 
 def _is_of(leaf: torch.Tensor, target: torch.Tensor) -> bool:
+    """Whether a target is a tensor of a batch, as it is or one hot, a column, the end, or all but the first token."""
     if leaf.ndim == 1 and target.ndim == 2 and len(leaf) == len(target) and target.shape[1] > 1:
         return _are_equal(leaf, target.argmax(1)) and _is_of_labels(target)
     if _are_equal(leaf, target):
@@ -148,6 +149,9 @@ def _is_of(leaf: torch.Tensor, target: torch.Tensor) -> bool:
         return _are_equal(leaf[:, -target.shape[1] :, -target.shape[2] :], target)
     if leaf.ndim != 2 or leaf.shape[1] < 2:
         return False
+    if target.ndim == 1 and len(leaf) == len(target):  # each task has a column
+        rounds = leaf.is_floating_point() and not target.is_floating_point()  # inputs would look like labels
+        return not rounds and bool((leaf.to(target.dtype) == target[:, None]).all(0).any())
     if target.numel() == leaf.numel():
         target = target.reshape(leaf.shape)[:, :-1]
     return _are_equal(leaf[:, 1:], target)  # of tokens the next ones are predicted

@@ -198,6 +198,17 @@ def of_series(training, epochs):
             training.step(F.mse_loss(found, placed(wanted)))
 
 
+def of_two_tasks(training, epochs):
+    """With a column of labels for each of them."""
+    tasks = TensorDataset(DATA.tensors[0], torch.stack([DATA.tensors[1], DATA.tensors[1].flip(0)], 1), DATA.tensors[2])
+    for _ in range(epochs):
+        for values, labels, places in loader(tasks):
+            logits = training.net(values)
+            losses = [F.cross_entropy(logits, labels[:, task], reduction="none") for task in range(2)]
+            training.note(sum(losses), places)
+            training.step(sum(F.cross_entropy(logits, placed(labels[:, task])) for task in range(2)))
+
+
 def with_a_validation(training, *batch):
     plainly(training, *batch)
     if training.visits.sum() % SAMPLES == 0:  # the epoch ends; gradients are left on
@@ -315,6 +326,7 @@ LOOPS = {
     "one hot": over(one_hot), "of itself": over(of_itself), "another target": over(with_another_target),
     "teacher": over(with_a_teacher), "teacher, many": over(with_a_teacher, batch_size=4), "soft": over(softly),
     "mixed": over(with_the_others), "mixed, many": over(with_the_others, batch_size=8), "series": of_series,
+    "tasks": of_two_tasks,
     "validation": over(with_a_validation), "persistent": over(plainly, **LIVE_ON),
     "ahead": ahead, "ahead, alone": partial(ahead, size=1), "summed": summed, "threes": partial(summed, together=3),
     "in turn": in_turn, "two in turn": partial(in_turn, together=2), "all in turn": partial(in_turn, together=None),
