@@ -36,6 +36,8 @@ OF_CLASSES = "cross_entropy", "nll_loss"
 """Of these the input has a number for each class, and the highest one says which class it is."""
 OF_TWO = {"binary_cross_entropy": 0.5, "binary_cross_entropy_with_logits": 0.0}
 """Of these the input has a number for each sample, above this one for class 1, or several, which are no classes."""
+OF_LABELS = {*OF_CLASSES, *OF_TWO}
+"""Those that compare outputs with labels."""
 REPLACED = ("weight", "reduction", "reduce", "size_average")
 """Their arguments that the losses of single samples are computed without."""
 NARROW = torch.float16, torch.bfloat16
@@ -87,16 +89,21 @@ class Captured:
         """
         samples, known, many = self._samples, list[torch.Tensor](), list[int]()
         lacking = set() if lacking is None else lacking
+        of_labels, viewed = False, False
         with torch.no_grad():
             for place, call in enumerate(self._ours(returned)):
                 losses, mask = call.losses()
-                if losses.ndim and not len(losses) % samples:
+                divides, new = losses.ndim > 0 and not len(losses) % samples, (place, call.name) not in lacking
+                if divides:
                     many.append(losses.numel())
-                if (place, call.name) not in lacking and _is_known(losses, samples, call.sizes):
+                if new and _is_known(losses, samples, call.sizes):
                     known.append(_by_sample(losses, mask, samples=samples))
+                    of_labels |= call.name in OF_LABELS
                 else:
                     lacking.add((place, call.name))
-        if many and (self._turned or not known):
+                    viewed |= new and divides and call.name in OF_LABELS
+        # Where several views have a loss of the labels together, one that compares them says nothing of the labels.
+        if many and (self._turned or not known or (viewed and not of_labels)):
             raise PrunedataError(
                 f"its step has {many[0]} losses for {samples} samples, and which belong to which sample is unknown: "
                 "let outputs and labels have the samples first; if a sample has several views, call the loss function "

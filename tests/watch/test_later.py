@@ -204,7 +204,9 @@ def test_losses_of_tokens_belong_to_the_samples_that_have_them(loss, of_samples)
     lambda: F.mse_loss(LAYER(torch.cat([ROWS[:, 0], ROWS[:, 1]])), torch.zeros(8, 3)),
     lambda: F.cross_entropy(LAYER(ROWS).transpose(0, 1).reshape(-1, 3), TAGS.T.reshape(-1)),
     lambda: F.cross_entropy(LAYER(ROWS)[CHOSEN], TAGS[CHOSEN]),
-], ids=["views", "stacked", "targets", "time first", "chosen"])  # fmt: skip
+    lambda: F.cross_entropy(LAYER(torch.cat([ROWS[:, 0], ROWS[:, 1]])), TAGS[:, 0].repeat(2))
+    + F.kl_div(LAYER(ROWS[:, 0]).log_softmax(1), LAYER(ROWS[:, 1]).softmax(1), reduction="batchmean"),
+], ids=["views", "stacked", "targets", "time first", "chosen", "compared views"])  # fmt: skip
 def test_losses_in_an_order_that_is_unknown_are_no_samples(loss):
     with pytest.raises(PrunedataError, match=r"which belong to which sample is unknown: .*once for each view"):
         captured_losses(loss)
