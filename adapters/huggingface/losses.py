@@ -52,8 +52,11 @@ def is_sum(model: Any) -> bool:
 
 
 def is_flat(batch: Any) -> bool:
-    """Whether a batch is one row of many samples, as TRL packs them."""
-    return "cu_seq_lens_q" in batch or "seq_idx" in batch
+    """Whether a batch is one row of many samples, as TRL packs them, and ``DataCollatorWithFlattening`` joins them."""
+    if "cu_seq_lens_q" in batch or "seq_idx" in batch:
+        return True
+    places = batch.get("position_ids")
+    return isinstance(places, torch.Tensor) and len(places) == 1 and int((places == 0).sum()) > 1
 
 
 def sequence_of_tokens(batch: Any, samples: int) -> Any:

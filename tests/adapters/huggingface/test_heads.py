@@ -368,3 +368,18 @@ def test_a_classifiers_column_of_whole_numbers_has_its_classes(name, leave_out, 
 ])  # fmt: skip
 def test_other_columns_are_not_taken_for_classes(other, tmp_path):
     assert labels_in(classifier_of(tmp_path, **other)) is None
+
+
+@pytest.mark.parametrize("options", [{}, {"return_flash_attn_kwargs": True}, {"return_seq_idx": True}])
+def test_samples_that_the_collator_flattens_have_the_losses_that_they_have_alone(options):
+    rows = [{"input_ids": torch.randint(1, WORDS, (size,)).tolist()} for size in (5, 3, 7)]
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        **SIZES | {"vocab_size": WORDS, "intermediate_size": 8, "num_key_value_heads": 2},
+    ))  # fmt: skip
+    batch = transformers.DataCollatorWithFlattening(**options)(rows)
+    outputs = model(**batch, use_cache=False)  # with a cache the samples see each other
+    losses, counts = losses_and_counts(outputs, batch, shifted=True, model=model, samples=3)
+    assert counts.tolist() == [4, 2, 6]
+    for row, loss in zip(rows, losses, strict=True):
+        alone = torch.tensor([row["input_ids"]])
+        torch.testing.assert_close(loss, model(alone, labels=alone).loss, rtol=1e-4, atol=1e-5)
