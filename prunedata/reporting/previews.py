@@ -74,6 +74,8 @@ class Previews:
             return Preview(text=f"could not be read: {type(error).__name__}: {error}")
         if isinstance(item, Mapping):
             return self._of_mapping(item)
+        if isinstance(item, (tuple, list)) and item and isinstance(item[0], Mapping):
+            return self._of_mapping({**item[0], **dict(zip(LABELS, item[1:2], strict=False))})
         if isinstance(item, (tuple, list)) and item:
             return self._of_values(item[:1], item[1] if len(item) > 1 else None)
         return self._of_values([item], None)

@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+from collections import UserDict
 
 import numpy as np
 import pytest
@@ -69,6 +70,8 @@ def test_tensors():
             Preview(text="Private", label="cat", value="0", row=(("age", "39"), ("work", "Private"))),
         ),
         (b"bytes", Preview(text="bytes")),
+        (({"text": "a text"}, 1), Preview(text="a text", label="dog", value="1")),
+        ((UserDict(input_ids=[1, 2], mask=[1, 1]), 0), Preview(text="list", label="cat", value="0")),
         ([], Preview(text="list")),
         ({}, Preview()),
         (None, Preview(text="NoneType")),
