@@ -30,7 +30,32 @@ HOOK = "prunedata"
 
 
 def watch(session: Any, trainer: Any, call: Any) -> Callable[[bool], None]:
-    """Watch a call of ``trainer.train()``, as :class:`prunedata.cli.watching.session.Watch` describes."""
+    """Watch a call of ``trainer.train()``, as :class:`prunedata.cli.watching.session.Watch` describes.
+
+    A trial of ``hyperparameter_search`` is watched from where its arguments are known.
+    """
+    if call.bound()["trial"] is None:
+        return _watch(session, trainer)
+    own_setup, ends = trainer._hp_search_setup, list[Callable[[bool], None]]()
+
+    def setup(trial: Any) -> None:
+        del trainer._hp_search_setup
+        own_setup(trial)
+        try:
+            ends.append(_watch(session, trainer))
+        except Exception as error:
+            session.say(f"not watched: {error}")
+
+    def end(complete: bool) -> None:
+        vars(trainer).pop("_hp_search_setup", None)
+        for each in ends:
+            each(complete)
+
+    trainer._hp_search_setup = setup
+    return end
+
+
+def _watch(session: Any, trainer: Any) -> Callable[[bool], None]:
     if isinstance(trainer, WeighingTrainer):
         raise PrunedataError("the script prunes by itself")
     epochs = WatchedEpochs(session, leaves_out=True, ranks=True)

@@ -337,3 +337,30 @@ KIND = Kind
     assert same, done.stderr
     assert "watched no longer" not in done.stderr
     assert (read_run(tmp_path / "train.zarr").state.visits == 2).all()
+
+
+SEARCHES = (
+    TRAINER.replace("num_train_epochs=2", "num_train_epochs=1")
+    + """
+import copy
+models = []
+def made():
+    models.append(copy.deepcopy(model))
+    return models[-1]
+
+trainer = Trainer(model_init=made, args=arguments, train_dataset=rows["train"],
+                  eval_dataset=rows["test"], data_collator=DataCollatorWithPadding(tokenizer))
+trainer.hyperparameter_search(lambda trial: {"num_train_epochs": trial.suggest_int("epochs", 3, 3)}, n_trials=1)
+assert "_hp_search_setup" not in vars(trainer)
+torch.save(torch.cat([each.detach().flatten() for each in models[-1].parameters()]), "weights.pt")
+"""
+)
+
+
+@pytest.mark.slow
+def test_a_trial_of_a_search_is_watched_for_as_many_epochs_as_it_has(tmp_path):
+    pytest.importorskip("optuna")
+    done, same = run_both(tmp_path, SEARCHES)
+    assert same
+    assert "watched no longer" not in done.stderr
+    assert (read_run(tmp_path / "train.zarr").state.visits == 3).all()
