@@ -112,6 +112,18 @@ def samples_in(given: Any, *_: Any, **__: Any) -> int | None:
     return len(dataset) if starts is None else int(starts[-1])
 
 
+def _check_rows(dataset: Any, trainer: Any) -> None:
+    """Raise :class:`PrunedataError` if a loader reads other rows than those of the trainer's data set."""
+    own = data_of(trainer)
+    selected, before = (getattr(each, "_indices", None) for each in (dataset, own))  # as Hugging Face's have them
+    if len(dataset) == len(own) and (selected is None or (before is not None and selected.equals(before))):
+        return
+    raise PrunedataError(
+        f"Expected get_train_dataloader to read the {len(own)} samples of train_dataset, whose places are the ids. Got "
+        f"{len(dataset)}, selected within it: select or shuffle before, and pass the result as train_dataset."
+    )
+
+
 class OwnLoader:
     """A Trainer's own loader, whose batches have ids, as ``prunedata_ids``; a sample of a stream has its id at ``key``.
 
@@ -137,6 +149,7 @@ class OwnLoader:
         collate = _CollateWithIds(Collate(loader.collate_fn, tells=tells), self.starts, self._key, ids, dealt)
         replaced: dict[str, Any] = {"collate_fn": collate}
         if not isinstance(loader.dataset, IterableDataset):
+            _check_rows(loader.dataset, self._trainer)
             replaced["dataset"] = Indexed(loader.dataset)
         like: Any = object.__new__(type(loader))
         vars(like).update(vars(loader) | replaced | {"_iterator": None})

@@ -90,6 +90,10 @@ def _begin(epochs: WatchedEpochs, trainer: Any) -> Pruner:
     check_release()
     refuse_pairs(trainer, None)
     check_args_by_weight(trainer.args)
+    if trainer.train_dataset is None:
+        raise PrunedataError(
+            f"{type(trainer).__name__} has no train_dataset: pass the data set that its get_train_dataloader reads"
+        )
     samples = samples_in(trainer)
     if not samples:
         raise PrunedataError(
@@ -225,7 +229,10 @@ class _Training:
                 self._head.compare(outputs, inputs, some_out=False)
             losses, _ = self._head.of(outputs, inputs, samples)
         if len(losses) != samples:
-            raise PrunedataError(f"Expected a loss for each of {samples} samples. Got {len(losses)}.")
+            raise PrunedataError(
+                f"Expected a loss for each of {samples} samples of a batch. Got {len(losses)}: let data_collator and "
+                "compute_loss keep each sample once, and leave samples out of train_dataset before"
+            )
         return (losses,)
 
     def _record(self, ids: SomeIds, captured: Captured | None, *, ends: bool) -> None:

@@ -60,7 +60,7 @@ class WatchedRun:
 
     def forget_if_empty(self) -> bool:
         """Remove the store if nothing was recorded, and return whether it was removed."""
-        if self.place is None or self.pruner.visits.any():
+        if self.place is None or (self.pruner.history and self.pruner.visits.any()):  # of an open epoch none is stored
             return False
         shutil.rmtree(self.place)
         self.place = None
