@@ -86,8 +86,12 @@ def wrap(
         )
     mixin: Any = PruneTrainerMixin if shortens else ByWeight
     before, joined = type(trainer), cast(Any, trainer)
-    own = {} if sample_losses is None else {"sample_losses": lambda self, *given: sample_losses(*given)}
-    trainer.__class__ = type(f"Pruned{before.__name__}", (mixin, before), own)
+    own: dict[str, Any] = {}
+    if sample_losses is not None:
+        own["sample_losses"] = lambda self, *given: sample_losses(*given)
+    elif hasattr(before, "sample_losses"):  # the mixin comes first, and would hide the user's
+        own["sample_losses"] = before.sample_losses
+    trainer.__class__ = type(before.__name__, (mixin, before), own)
     try:
         joined._adopt(pruner, *([] if shortens else [id]))
     except BaseException:
@@ -129,11 +133,11 @@ class _Searching(AnyBase):  # type: ignore[misc]
 
 
 def refuse_pairs(trainer: Any, sample_losses: Any) -> None:
-    """Raise for trainers of TRL's other than SFTTrainer."""
+    """Raise for trainers of TRL's other than SFTTrainer, those that are made from it too: they generate answers."""
     of_trl = [each.__name__ for each in type(trainer).__mro__ if each.__module__.startswith("trl.")]
     names = [name for name in of_trl if name.endswith("Trainer") and not name.startswith("_")]
-    if names and "SFTTrainer" not in names and sample_losses is None:
+    if names and names[0] != "SFTTrainer" and sample_losses is None:
         raise PrunedataError(
-            f"Expected a trainer with one loss per sample. Got {names[0]}, whose loss compares answers: train "
-            "with SFTTrainer."
+            f"Expected a trainer with one loss per sample. Got {names[0]}, whose loss compares or generates answers: "
+            "train with SFTTrainer."
         )

@@ -83,6 +83,20 @@ def test_where_nothing_is_left_out_the_weights_are_those_of_the_plain_trainer(ki
     assert run.visits.max() == 4 if "max_steps" not in options else run.next_epoch == 2
 
 
+@pytest.mark.parametrize("leave_out", ["weight", "delivery"])
+def test_the_losses_that_a_trainers_own_class_defines_are_taken(leave_out, tmp_path):
+    class Defines(Own):
+        def sample_losses(self, outputs, inputs):
+            return margin(outputs, inputs)
+
+    found = []
+    for kind, own in ((Own, {"sample_losses": margin}), (Defines, {})):
+        wrap(build(tmp_path, kind), run := run_of(leave_out=leave_out), **own).train()
+        found.append(run)
+    assert (found[0].visits == found[1].visits).all()
+    np.testing.assert_array_equal(found[0].arrays["mean_excess"], found[1].arrays["mean_excess"])
+
+
 SMOOTHING = 0.2
 LEFT_OUT = {
     "by weight": {},
