@@ -86,12 +86,12 @@ def wrap(
         )
     mixin: Any = PruneTrainerMixin if shortens else ByWeight
     before, joined = type(trainer), cast(Any, trainer)
-    own: dict[str, Any] = {}
+    losses: dict[str, Any] = {}
     if sample_losses is not None:
-        own["sample_losses"] = lambda self, *given: sample_losses(*given)
+        losses["sample_losses"] = lambda self, *given: sample_losses(*given)
     elif hasattr(before, "sample_losses"):  # the mixin comes first, and would hide the user's
-        own["sample_losses"] = before.sample_losses
-    trainer.__class__ = type(before.__name__, (mixin, before), own)
+        losses["sample_losses"] = before.sample_losses
+    trainer.__class__ = type(before.__name__, (mixin, before), losses)
     try:
         joined._adopt(pruner, *([] if shortens else [id]))
     except BaseException:
