@@ -37,12 +37,16 @@ class ByWeight(WeighingTrainer):
     # -- the Trainer's own methods, in the order in which it calls them
 
     def get_train_dataloader(self) -> Any:
-        """As the Trainer's. Its batches have the samples' ids, as ``prunedata_ids``."""
+        """As the Trainer's. In a step its batches have the samples' ids, as ``prunedata_ids``."""
         loader, deal = unprepared(self.accelerator, super().get_train_dataloader)
         prepared = deal(self._own.with_ids(loader))
         self._own.dealt(loader, prepared)
         self._batches = self._own.batches
         return prepared
+
+    def get_batch_samples(self, *args: Any, **options: Any) -> Any:
+        """As the Trainer's. Only these batches have ids."""
+        return self._own.fetch(super().get_batch_samples, *args, **options)
 
     def set_initial_training_values(self, args: Any, dataloader: Any) -> Any:
         """As the Trainer's. A run that goes on with other rows has as many epochs, or steps, as it was given."""

@@ -25,7 +25,7 @@ IDS = "prunedata_ids"  # the key under which a batch has the ids of its samples,
 
 def take_ids(batch: Any) -> SomeIds | None:
     """Take the ids out of a batch, shape (n,); None if it has none."""
-    ids = batch.pop(IDS, None)
+    ids = batch.pop(IDS, None) if hasattr(batch, "pop") else None
     return ids.cpu().numpy() if isinstance(ids, torch.Tensor) else ids
 
 
@@ -127,6 +127,8 @@ def _check_rows(dataset: Any, trainer: Any) -> None:
 class OwnLoader:
     """A Trainer's own loader, whose batches have ids, as ``prunedata_ids``; a sample of a stream has its id at ``key``.
 
+    Only batches that the trainer fetches for a step have them, by :meth:`fetch`.
+
     ``starts`` are those of a packed dataset, see :func:`packed_starts`; ``batches`` are as many as this process gets in
     an epoch, None if that is not known.
     """
@@ -135,6 +137,7 @@ class OwnLoader:
         self._trainer, self._pruner, self._key = trainer, pruner, key
         self.starts = packed_starts(data_of(trainer))
         self.batches: int | None = None
+        self._fetches = False  # whether the trainer fetches the batches of a step
         self._rest = 0  # how many rows are left for the last batches of several processes, if these are not full
 
     def with_ids(self, loader: DataLoader[Any], *, tells: bool = False) -> DataLoader[Any]:
@@ -155,13 +158,36 @@ class OwnLoader:
         vars(like).update(vars(loader) | replaced | {"_iterator": None})
         return like  # type: ignore[no-any-return]
 
+    def fetch(self, own: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Return what a trainer's ``get_batch_samples`` does, with ids in the batches."""
+        self._fetches = True
+        try:
+            return own(*args, **options)
+        finally:
+            self._fetches = False
+
     def dealt(self, loader: Any, prepared: Any) -> None:
-        """Take note of the batches of a loader that has become ``prepared``."""
+        """Take note of the batches of a loader that has become ``prepared``.
+
+        Hide their ids where a callback iterates it: it may call the model with its batches.
+        """
+        kind: Any = type(prepared)
+
+        def iterate(this: Any) -> Iterator[Any]:
+            return map(self._shown, kind.__iter__(this))
+
+        hiding = type(kind.__name__, (kind,), {"__iter__": iterate, "__module__": kind.__module__})
+        vars(object)["__class__"].__set__(prepared, hiding)  # accelerate's loaders say that they are PyTorch's
         self.batches = len(prepared) if hasattr(getattr(prepared, "dataset", None), "__len__") else None
         args, cut = self._trainer.args, getattr(loader, "batch_sampler", None)
         if self.batches is not None and args.world_size > 1 and type(cut) is BatchSampler and not cut.drop_last:
             processes = 1 if args.accelerator_config.split_batches else args.world_size
             self._rest = len(cut.sampler) % (cut.batch_size * processes)  # type: ignore[arg-type]
+
+    def _shown(self, batch: Any) -> Any:
+        if not self._fetches:
+            take_ids(batch)
+        return batch
 
     @staticmethod
     def trained_before(options: Any) -> int:

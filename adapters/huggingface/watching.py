@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -178,6 +179,7 @@ class _Training:
 
         epochs.patch(trainer, "get_train_dataloader", get_train_dataloader)
         epochs.patch(trainer, "_run_epoch", run_epoch)
+        epochs.patch(trainer, "get_batch_samples", partial(self._own.fetch, trainer.get_batch_samples))
         epochs.patch(trainer, "training_step", training_step)
         epochs.patch(trainer.callback_handler, "on_evaluate", hand_over(trainer.callback_handler, self._pruner))
         epochs.undone(watch_functions())

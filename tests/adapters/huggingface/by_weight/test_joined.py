@@ -83,6 +83,28 @@ def test_where_nothing_is_left_out_the_weights_are_those_of_the_plain_trainer(ki
     assert run.visits.max() == 4 if "max_steps" not in options else run.next_epoch == 2
 
 
+class Looks(TrainerCallback):
+    def __init__(self):
+        self.losses = []
+
+    def on_epoch_end(self, args, state, control, model=None, train_dataloader=None, **others):
+        with torch.no_grad():
+            self.losses += [float(model(**batch)["loss"]) for batch in train_dataloader]
+
+
+def test_a_callback_calls_the_model_with_the_batches_of_the_loader(tmp_path):
+    found = []
+    for watched in (False, True):
+        trainer = build(tmp_path)
+        trainer.add_callback(looks := Looks())
+        if watched:
+            wrap(trainer, run := run_of(leave_out="nothing"))
+        trainer.train()
+        found.append(looks.losses)
+    assert found[0] == found[1]
+    assert (run.visits == 4).all()
+
+
 @pytest.mark.parametrize("leave_out", ["weight", "delivery"])
 def test_the_losses_that_a_trainers_own_class_defines_are_taken(leave_out, tmp_path):
     class Defines(Own):
