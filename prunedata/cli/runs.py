@@ -30,6 +30,7 @@ LINES = 10
 """Suspects that are printed if all of them go into a file."""
 LONGEST_NAME = 40
 """Characters of a label."""
+CLASSES_SHOWN = 20
 SUSPECTS = {
     "id": ("sample", ","), **{name: (name, ",") for name in ("row", "hits", "high", "visits")},
     "score": ("score", ".3f"), "label": ("labeled", ""), "guess": ("looks like", ""),
@@ -55,13 +56,12 @@ def suspects(args: argparse.Namespace) -> None:
         found, columns, run = *_of_several(args), None
     written = None if args.out is None else _export(args, columns, run)
     if args.json:
-        print(json.dumps(found))
+        print(json.dumps(found | {"suspects": rows_of(columns)}))
         return
-    rows = found["suspects"]
-    few = rows if written is None else rows[:LINES]
+    few = rows_of({name: column[: None if written is None else LINES] for name, column in columns.items()})
     print("\n".join(_joined_lines(args.stores, few) if run is None else _suspects_lines(run, few)))
-    if len(rows) > len(few):
-        print(f"... and {len(rows) - len(few):,} more in {args.out}")
+    if columns["id"].size > len(few):
+        print(f"... and {columns['id'].size - len(few):,} more in {args.out}")
     if "classes" in found:
         print("\n".join(_classes_lines(found["classes"])))
     if written is not None:
@@ -78,7 +78,7 @@ def _of_one(args: argparse.Namespace) -> tuple[dict[str, Any], Arrays, RunState]
         columns = kept.labeled(run, args.top) if labels is None else table_of(run, args.top, labels)
     apart = num_unsearched(run)
     found: dict[str, Any] = {"samples": run.samples, "held_out": apart["held_out"], "without": apart["without"]}
-    found |= {"epochs": len(run.history), "suspects": rows_of(columns)}
+    found["epochs"] = len(run.history)
     if labels is not None:
         found["classes"] = [asdict(one) for one in concentration(labels, columns["id"], searched(run))]
     return found, columns, run
@@ -91,7 +91,7 @@ def _of_several(args: argparse.Namespace) -> tuple[dict[str, Any], Arrays]:
     _check_once(args.stores)
     with working(f"reading {len(args.stores)} runs"):
         columns = joined_table([read_run(store).state for store in args.stores], args.top)
-    return {"stores": args.stores, "suspects": rows_of(columns)}, columns
+    return {"stores": args.stores}, columns
 
 
 def _check_once(stores: list[str]) -> None:
@@ -115,10 +115,9 @@ def _joined_lines(stores: list[str], rows: list[dict[str, Any]]) -> list[str]:
 
 def _suspects_lines(run: RunState, rows: list[dict[str, Any]]) -> list[str]:
     columns = {name: column for name, column in SUSPECTS.items() if name in rows[0]}
-    named = columns.keys() & {"label", "guess"}
-    shown = [
-        row | {name: None if row[name] in (-1, "") else str(row[name])[:LONGEST_NAME] for name in named} for row in rows
-    ]
+    unknown = {"label": ("",), "guess": (-1, "")}  # -1 may be a label
+    named = columns.keys() & unknown
+    shown = [row | {name: None if row[name] in unknown[name] else _name(row[name]) for name in named} for row in rows]
     rest, done = told_unsearched(run), len(run.history)
     return [
         f"most suspect of {run.samples:,} samples after {done:,} epoch{'s'[: done != 1]}",
@@ -127,9 +126,17 @@ def _suspects_lines(run: RunState, rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
+def _name(label: int | str) -> str:
+    text = str(label)
+    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 3]}..."
+
+
 def _classes_lines(classes: list[dict[str, Any]]) -> list[str]:
+    few = [one | {"label": _name(one["label"])} for one in classes[:CLASSES_SHOWN]]
     names = (0,) if any(isinstance(one["label"], str) for one in classes) else ()
-    return ["", "where they gather", *listing(classes, CLASSES, left=names)]
+    more = len(classes) - len(few)
+    rest = [f"... and {more:,} more classes, which --json has"] if more else []
+    return ["", "where they gather", *listing(few, CLASSES, left=names), *rest]
 
 
 def compare(args: argparse.Namespace) -> None:

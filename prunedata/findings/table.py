@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ ISSUE = "training_dynamics"
 """The name of the issue type in cleanlab's Datalab."""
 ISSUE_SCORE = 0.1
 """The score up to which a sample counts as an issue."""
+PART = 10_000
 
 
 def suspect_table(location: StoreLike, *, top: int | float = 100, labels: npt.ArrayLike | None = None) -> Arrays:
@@ -96,16 +97,24 @@ def issue_table(run: RunState) -> Arrays:
 
 def rows_of(table: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return a dict of plain values for each sample; None for NaN."""
-    columns = [[None if isinstance(v, float) and isnan(v) else v for v in array.tolist()] for array in table.values()]
-    return [dict(zip(table, row, strict=True)) for row in zip(*columns, strict=True)]
+    return [dict(zip(table, row, strict=True)) for row in _values_of(table)]
 
 
-def _write(path: Path, lines: list[str]) -> None:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+def _values_of(table: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield the plain values of each sample; in parts, as those of millions of samples take gigabytes."""
+    for at in range(0, len(table["id"]), PART):
+        columns = (array[at : at + PART].tolist() for array in table.values())
+        known = ([None if isinstance(v, float) and isnan(v) else v for v in column] for column in columns)
+        yield from zip(*known, strict=True)
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)
 
 
 def _to_ids(table: Arrays, path: Path) -> None:
-    _write(path, [str(number) for number in table["id"]])
+    _write(path, map(str, table["id"]))
 
 
 def _to_verdicts(table: Arrays, path: Path) -> None:
@@ -119,11 +128,11 @@ def _to_csv(table: Arrays, path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(table)
-        writer.writerows(row.values() for row in rows_of(table))
+        writer.writerows(_values_of(table))
 
 
 def _to_jsonl(table: Arrays, path: Path) -> None:
-    _write(path, [json.dumps(row) for row in rows_of(table)])
+    _write(path, (json.dumps(dict(zip(table, row, strict=True))) for row in _values_of(table)))
 
 
 WRITERS: dict[str, Callable[[Arrays, Path], None]] = {

@@ -116,6 +116,24 @@ def test_suspects_in_json_with_classes(prints, prints_json, store, tmp_path):
     assert rows[1] == ["0", "15", "15", "50.0%", "12.5%", "4.00"]
 
 
+def test_a_label_of_minus_one_is_shown(prints, tmp_path):
+    """As in data whose classes are -1 and 1."""
+    place = watch(tmp_path / "run.zarr", labels=np.where(np.arange(SAMPLES) % 8, 1, -1))
+    assert [line.split()[-1] for line in prints(f"suspects {place} --top 2").splitlines()[1:]] == ["labeled", "-1", "1"]
+
+
+def test_of_many_classes_the_first_are_printed(prints, prints_json, store, tmp_path):
+    labels = [f"{number} of a name that is far longer than a terminal is wide" for number in range(SAMPLES)]
+    np.save(tmp_path / "labels.npy", labels)
+    command = f"suspects {store} --labels {tmp_path / 'labels.npy'}"
+    lines = prints(command).splitlines()
+    rows = lines[lines.index("where they gather") + 2 : -1]
+    assert (len(rows), lines[-1]) == (20, "... and 100 more classes, which --json has")
+    assert max(map(len, lines)) < 100
+    assert all("..." in row for row in rows)
+    assert len(prints_json(command)["classes"]) == SAMPLES
+
+
 @pytest.mark.parametrize(("top", "number"), [("0.25", 30), ("25%", 30), ("30", 30), ("1000", SAMPLES)])
 def test_top_is_a_number_or_a_fraction_and_at_most_all(prints_json, store, top, number):
     assert len(prints_json(f"suspects {store} --top {top}")["suspects"]) == number
