@@ -22,6 +22,14 @@ STICKING_OUT = """() => {
   }).map(one => one.textContent.slice(0, 60));
   return document.documentElement.scrollWidth > wide ? ['the page itself', ...out] : out;
 }"""
+BROKEN = """() => [...document.querySelectorAll('.table th, .table td')].flatMap(one => {
+  const text = one.firstChild, range = document.createRange();
+  return [...(text ? text.textContent : '').matchAll(/[^\\s-]+/g)].filter(word => {
+    range.setStart(text, word.index);
+    range.setEnd(text, word.index + word[0].length);
+    return new Set([...range.getClientRects()].map(box => box.top)).size > 1;
+  }).map(word => word[0]);
+})"""
 CONTRAST = """() => {
   const parts = (text) => text.match(/[\\d.]+/g).map(Number);
   const linear = v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
@@ -85,6 +93,7 @@ class TestInABrowser:
             assert heard == [], name
             assert page.evaluate(UNDRAWN) == [], name
             assert page.evaluate(STICKING_OUT) == [], name
+            assert page.evaluate(BROKEN) == [], name
             assert page.evaluate(CONTRAST) == {}, name
             backgrounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
             picture = tmp_path / f"{name}-{width}-{scheme}.png"
