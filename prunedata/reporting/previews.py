@@ -1,5 +1,6 @@
 """Previews of samples: images, texts, rows and class names, from any data set that can be indexed."""
 
+import os
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,8 +44,9 @@ class Previews:
     ``dataset[id]`` is a sample: an image (Pillow's, or an array), a text, a tuple of datum and label, or a mapping.
     Class names are taken from ``dataset.classes``, as torchvision has them, or from ``dataset.features``, as Hugging
     Face has them; all labels from ``dataset.targets``, ``dataset.labels`` or a column; the names of a row's values from
-    ``dataset.feature_names`` or ``dataset.columns``. Raises :class:`PrunedataError` if it cannot be indexed, or does
-    not have so many samples.
+    ``dataset.feature_names`` or ``dataset.columns``; the files of samples from ``dataset.samples``, pairs of a path and
+    a class. A ``Subset`` has those of the data set that it is a part of. Raises :class:`PrunedataError` if it cannot be
+    indexed, or does not have so many samples.
     """
 
     def __init__(self, dataset: Any, samples: int, *, large: bool = False) -> None:
@@ -57,6 +59,8 @@ class Previews:
                 f"Expected the data set that the run was trained on, of {samples:,} samples. Got {len(dataset):,}."
             )
         self._dataset, self._large = dataset, large
+        self._whole, self._places = _whole_of(dataset)
+        dataset = self._whole
         features = getattr(dataset, "features", None)
         features = features if isinstance(features, Mapping) else {}
         label = next((name for name in LABELS if name in features), None)
@@ -76,16 +80,29 @@ class Previews:
             return self._of_mapping(item)
         if isinstance(item, (tuple, list)) and item and isinstance(item[0], Mapping):
             return self._of_mapping({**item[0], **dict(zip(LABELS, item[1:2], strict=False))})
+        file = self._file_of(sample)
         if isinstance(item, (tuple, list)) and item:
-            return self._of_values(item[:1], item[1] if len(item) > 1 else None)
-        return self._of_values([item], None)
+            return self._of_values(item[:1], item[1] if len(item) > 1 else None, file)
+        return self._of_values([item], None, file)
+
+    def _file_of(self, sample: int) -> str | None:
+        """The sample's file, within the data set's root, if it lists files and classes as torchvision's folders do."""
+        files, root = getattr(self._whole, "samples", None), getattr(self._whole, "root", None)
+        if not isinstance(files, list) or len(files) != len(self._whole):
+            return None
+        pair = files[sample if self._places is None else int(self._places[sample])]
+        if not (isinstance(pair, tuple) and pair and isinstance(pair[0], str)):
+            return None
+        return pair[0].removeprefix(os.path.join(root, "")) if isinstance(root, str | os.PathLike) else pair[0]
 
     def values(self) -> tuple[npt.NDArray[Any] | None, tuple[str, ...]]:
         """Return all labels that the data set lists, or None, and the names of their classes, () for none."""
         column = next((name for name in LABELS if name in getattr(self._dataset, "column_names", ())), None)
-        listed = [getattr(self._dataset, name) for name in ("targets", "labels") if hasattr(self._dataset, name)]
+        listed = [getattr(self._whole, name) for name in ("targets", "labels") if hasattr(self._whole, name)]
         found = listed[0] if listed else None if column is None else self._dataset[column]
         labels = None if found is None or callable(found) else _as_array(found)
+        if listed and labels is not None and self._places is not None and labels.shape == (len(self._whole),):
+            labels = labels[self._places]
         if labels is None or labels.shape != (len(self._dataset),) or labels.dtype.kind not in "iuU":
             return None, self.classes
         if labels.dtype.kind == "U" or labels.min(initial=0) < 0 or labels.max(initial=0) >= len(self.classes):
@@ -103,6 +120,7 @@ class Previews:
         image = next((found for found in (picture(value, self._large) for value in values) if found is not None), None)
         text = next((value for value in values if isinstance(value, str)), None)
         alone = (image is not None or text is not None) and len(values) == 1
+        key = None if key == text else key  # a list of texts and classes, not of files
         row = () if alone else _row(values, names or self._columns())
         if image is None and text is None and not row and values:
             text = _described(values[0])
@@ -110,7 +128,7 @@ class Previews:
 
     def _columns(self) -> list[str]:
         """The names of a row's values that the data set lists, its label left out."""
-        listed = next((getattr(self._dataset, name) for name in COLUMNS if hasattr(self._dataset, name)), ())
+        listed = next((getattr(self._whole, name) for name in COLUMNS if hasattr(self._whole, name)), ())
         return [str(name) for name in listed if str(name) not in LABELS]
 
     def _label(self, label: Any) -> str | None:
@@ -118,6 +136,18 @@ class Previews:
         if isinstance(label, str) or value is None or not value.isdigit() or int(value) >= len(self.classes):
             return value
         return self.classes[int(value)]
+
+
+def _whole_of(dataset: Any) -> tuple[Any, npt.NDArray[np.int64] | None]:
+    """Return the data set that a ``Subset`` of PyTorch's is a part of, and the places of its samples there.
+
+    Of any other, return the data set itself and None.
+    """
+    places = None
+    while hasattr(dataset, "indices") and hasattr(getattr(dataset, "dataset", None), "__getitem__"):
+        of_part = np.asarray(dataset.indices, dtype=np.int64)
+        places, dataset = of_part if places is None else of_part[places], dataset.dataset
+    return dataset, places
 
 
 def _value(label: Any) -> str | None:

@@ -47,6 +47,26 @@ def test_tensors():
     assert found.label == "dog"
 
 
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_part_of_a_folder_has_its_names(deep):
+    """As ``random_split`` makes one of torchvision's ``ImageFolder``; and a part of a part."""
+    data = pytest.importorskip("torch.utils.data")
+    whole = Rows([(GREY, at % 2) for at in range(6)])
+    whole.classes, whole.targets, whole.root = ["cat", "dog"], [at % 2 for at in range(6)], "/data/photos"
+    whole.samples = [(f"/data/photos/{'cat' if at % 2 == 0 else 'dog'}/{at}.jpg", at % 2) for at in range(6)]
+    part = data.Subset(data.Subset(whole, [1, 4, 5, 3]), [2, 1]) if deep else data.Subset(whole, [5, 4])
+    seen = Previews(part, 2)
+    assert [(seen.of(at).key, seen.of(at).label) for at in (0, 1)] == [("dog/5.jpg", "dog"), ("cat/4.jpg", "cat")]
+    labels, classes = seen.values()
+    assert (labels.tolist(), classes) == ([1, 0], ("cat", "dog"))
+
+
+@pytest.mark.parametrize("files", [["a.jpg"], [("a.jpg", 0)], {"a": 1}, [(1, 0), (2, 0)], [(), ()], "ab"])
+def test_samples_that_are_no_list_of_files_name_none(files):
+    assert shown((GREY, 0), (GREY, 1), samples=files).key is None
+    assert shown(("a text", 0), samples=[("a text", 0)]).key is None
+
+
 @pytest.mark.parametrize(
     ("item", "expected"),
     [
