@@ -9,10 +9,11 @@ from typing import Any
 from prunedata.checks import duration
 from prunedata.cli.text import bar, listing, marks, table
 from prunedata.findings.inspection import inspect
+from prunedata.reporting.kept import KeptPreviews
 
 EPOCHS_SHOWN, COUNTS_SHOWN = 10, 300
 ARRAYS = {"name": ("name", ""), "dtype": ("dtype", ""), "shape": ("shape", "")}
-PRUNED = {"id": ("sample", ","), **{name: (name, ",") for name in ("pruned", "hits", "visits", "count")}}
+PRUNED = {"id": ("sample", ","), **{name: (name, ",") for name in ("row", "pruned", "hits", "visits", "count")}}
 EPOCHS = {
     "number": ("epoch", ""), "pruned": ("pruned", ""), "kept": ("kept", ","), "seconds": ("seconds", ".2f"),
     "overhead": ("overhead s", ".4f"), "mean_loss": ("mean loss", ".4f"),
@@ -22,7 +23,9 @@ EPOCHS = {
 
 def show(args: argparse.Namespace) -> None:
     """Print the contents of the store."""
-    found = inspect(args.store, top=args.top)
+    found, rows = inspect(args.store, top=args.top), KeptPreviews(args.store).rows
+    if rows:
+        found["most_pruned"] = [{**one, "row": rows.get(one["id"])} for one in found["most_pruned"]]
     print(json.dumps(found) if args.json else "\n".join(summary(found, marks(sys.stdout.encoding))))
 
 
@@ -33,7 +36,7 @@ def summary(found: Mapping[str, Any], two: str) -> list[str]:
     if found["open"]:
         state += ", begun and not ended"
     settings = ", ".join(f"{name}={value}" for name, value in found["schedule"].items())
-    without, held_out = found["without"], found["held_out"]
+    without, held_out, most = found["without"], found["held_out"], found["most_pruned"]
     rows: list[tuple[str, str | None]] = [
         ("samples", f"{found['samples']:,}"),
         ("prune", str(found["prune"])),
@@ -55,7 +58,7 @@ def summary(found: Mapping[str, Any], two: str) -> list[str]:
         *_section("arrays", [_array(one) for one in found["arrays"]], ARRAYS, left=(0, 1, 2)),
         *_history(found["history"]),
         *_histogram(found["counts_histogram"], two),
-        *_section("pruned most", found["most_pruned"], PRUNED),
+        *_section("pruned most", most, {name: column for name, column in PRUNED.items() if most and name in most[0]}),
     ]
 
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 import sys
 import tracemalloc
 from pathlib import Path
@@ -17,6 +18,7 @@ from prunedata.findings.table import WRITERS, suspect_table
 from prunedata.policies import Random, RunningLoss
 from prunedata.policies.selection import draw_holdout
 from prunedata.reporting.facts import facts_of
+from prunedata.reporting.kept import keep_previews
 from prunedata.store.run_store import RunStore
 from tests.reporting.reading import KINDS, SAMPLES, UNSEEN, WRONG
 from tests.run.test_holdout import losses, start
@@ -120,6 +122,19 @@ def test_without_pyarrow_the_extra_is_named(refuses, store, tmp_path, monkeypatc
     monkeypatch.delitem(sys.modules, "prunedata.adapters.parquet", raising=False)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert "pip install pyarrow" in refuses(f"suspects {store} --to parquet -o {tmp_path / 'a'}")
+
+
+def test_rows_of_the_data_that_was_selected_from_stand_beside_the_ids(prints, prints_json, store, tmp_path):
+    place, rows = tmp_path / "run.zarr", np.arange(ROWS) + 100
+    shutil.copytree(store, place)
+    keep_previews(place, Pruner(ROWS, Schedule(10, 10, 4, 1, 1), prune=5, store=place, policy=RunningLoss(), classes=10,
+                                resume=True), np.zeros((ROWS, 8, 8)), rows, most=20)  # fmt: skip
+    found = prints_json(f"inspect {place}")["most_pruned"]
+    assert [one["row"] for one in found] == [one["id"] + 100 if one["id"] % 4 == 0 else None for one in found]
+    head, first = prints(f"inspect {place} --top 1").splitlines()[-2:]
+    assert head.split() == ["sample", "row", "pruned", "hits", "visits", "count"]
+    assert first.split()[:2] == [str(found[0]["id"]), str(found[0]["id"] + 100)]
+    assert prints(f"top {place} --top 1").splitlines()[-1].split()[-2:] == ["an", "image"]
 
 
 def test_inspect_says_how_many_were_left_out_for_good(prints, store, tmp_path):

@@ -43,17 +43,18 @@ def suspects_in(run: RunState, kept: KeptPreviews, top: int) -> list[str]:
     rows = [["row", "excess", "label", *["looks like"] * guesses, ""]]
     for one in found:
         looks = "" if one.get("guess") == -1 else str(one.get("guess"))
-        shown = _seen(kept.of(one["id"])) if one["id"] in kept else ""
-        cells = [one.get("label", ""), *[looks] * guesses]
         row = str(kept.rows.get(one["id"], one["id"]))
+        shown = _seen(kept.of(one["id"]), row) if one["id"] in kept else ""
+        cells = [one.get("label", ""), *[looks] * guesses]
         rows.append([row, f"{one['score']:.2f}", *[_short(str(cell)) for cell in cells], shown])
     return table(rows, left=range(2, len(rows[0])))
 
 
-def _seen(seen: Preview) -> str:
+def _seen(seen: Preview, row: str) -> str:
     if seen.row and len(seen.row) > 1:
         return _short("  ".join(f"{name}: {value}" for name, value in seen.row), 2 * WIDEST)
-    return _short(seen.text or seen.key or ("an image" if seen.image else ""), 2 * WIDEST)
+    name = None if seen.key == f"row {row}" else seen.key  # the first column has the row
+    return _short(seen.text or name or ("an image" if seen.image else ""), 2 * WIDEST)
 
 
 def _short(text: str, width: int = WIDEST) -> str:
