@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from prunedata.cli.arguments import labeled_rows, read_labels
+from prunedata.cli.arguments import is_one_file, labeled_rows, read_labels, replacing
 from prunedata.errors import PrunedataError
 from prunedata.findings.verdicts import apply_verdicts, read_verdicts, write_verdicts
 from prunedata.types import Keys
@@ -31,12 +31,14 @@ def correct(args: argparse.Namespace) -> None:
         )
     corrected, left = apply_verdicts(found, labels)
     changed = {at: str(corrected[at]) for at in range(labels.size) if corrected[at] != labels[at]}
-    if Path(args.output).suffix == ".npy" or Path(args.labels).suffix == ".npy":
-        _write(corrected, args.output)
-    else:
-        _write_beside(args.labels, args.label_column, changed, args.output)
+    with replacing(args.output) as file:
+        if file.suffix == ".npy" or Path(args.labels).suffix == ".npy":
+            _write(corrected, file)
+        else:
+            _write_beside(args.labels, args.label_column, changed, file)
     if args.rest is not None:
-        write_verdicts(left, args.rest, _line_end(args.verdicts))
+        with replacing(args.rest) as file:
+            write_verdicts(left, file, _line_end(args.verdicts))
     wrong = [one for one in found if one.verdict == "wrong"]
     print(f"{len(found):,} judged, {len(wrong):,} wrong: {len(wrong) - len(left):,} corrected -> {args.output}")
     if left:
@@ -60,22 +62,15 @@ def _refuse_overwriting(args: argparse.Namespace) -> None:
     read = {"the labels": args.labels, "the verdicts": args.verdicts}
     for option, output in (("--output", args.output), ("--rest", args.rest)):
         for what, path in read.items():
-            if output is not None and _is_one_file(output, path):
+            if output is not None and is_one_file(output, path):
                 raise PrunedataError(
                     f"Expected {option} to be a new file. Got {output}, which holds {what}: name another file."
                 )
         read |= {"the corrected labels": output}
 
 
-def _is_one_file(one: str, other: str) -> bool:
-    # Of files that are there, which they are decides: a link, or another case, may name the same.
-    return Path(one).resolve() == Path(other).resolve() or (
-        Path(one).exists() and Path(other).exists() and Path(one).samefile(other)
-    )
-
-
-def _write(labels: npt.NDArray[Any], output: str) -> None:
-    if Path(output).suffix == ".npy":
+def _write(labels: npt.NDArray[Any], output: Path) -> None:
+    if output.suffix == ".npy":
         np.save(output, labels)
         return
     with open(output, "w", encoding="utf-8", newline="") as file:
@@ -87,7 +82,7 @@ def _write(labels: npt.NDArray[Any], output: str) -> None:
 FIELD = re.compile(r'(?:^|,)("(?:[^"]|"")*"[^,]*|[^,]*)')
 
 
-def _write_beside(path: str, column: str | None, changed: dict[int, str], output: str) -> None:
+def _write_beside(path: str, column: str | None, changed: dict[int, str], output: Path) -> None:
     """Write a file of labels as it is, but for the labels of some samples."""
     with open(path, "rb") as raw:
         encoding = "utf-8-sig" if raw.read(3) == codecs.BOM_UTF8 else "utf-8"

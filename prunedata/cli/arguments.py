@@ -1,11 +1,13 @@
-"""What arguments of commands name: objects of a script or a module, and labels in a file."""
+"""What arguments of commands name: objects of a script or a module, labels in a file, and files to write."""
 
 import argparse
 import csv
 import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -55,6 +57,40 @@ def _script(path: str) -> ModuleType:
     sys.modules[spec.name] = module  # worker processes look for the classes of its data there
     spec.loader.exec_module(module)
     return module
+
+
+@contextmanager
+def replacing(path: str) -> Iterator[Path]:
+    """Yield a file to write, which takes the place of the file at `path` if all of it was written.
+
+    Raises :class:`PrunedataError` if it cannot be written: then the file at `path` is as it was.
+    """
+    target = Path(path)
+    try:
+        # What is no file, as /dev/stdout, cannot be replaced, nor what is in a folder that cannot be written.
+        if target.exists() and not (target.is_file() and os.access(target.resolve().parent, os.W_OK)):
+            yield target
+            return
+        part = target.resolve().with_name(f".{os.getpid()}.{target.name}")  # a link stays one; the ending counts
+        try:
+            yield part
+            part.replace(target.resolve())
+        finally:
+            part.unlink(missing_ok=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        why = error.strerror or error
+        raise PrunedataError(
+            f"Expected to write {path}. Got {why}: name a file that can be written, or make room."
+        ) from error
+
+
+def is_one_file(one: str, other: str) -> bool:
+    """Whether two paths name one file. Of files that are there, which they are decides: one may be a link."""
+    return Path(one).resolve() == Path(other).resolve() or (
+        Path(one).exists() and Path(other).exists() and Path(one).samefile(other)
+    )
 
 
 def check_label_column(args: argparse.Namespace) -> None:
@@ -107,7 +143,9 @@ def _from_text(path: str, samples: int | None, column: str | None) -> npt.NDArra
             labels = list(islice(found, samples))
             more = sum(1 for _ in found)
     except (UnicodeDecodeError, csv.Error) as error:
-        raise PrunedataError(f"Expected labels in {path}, as text with one a line. Got {shown(error)}.") from error
+        raise PrunedataError(
+            f"Expected labels in {path}, as text with one a line, in UTF-8. Got {shown(error)}."
+        ) from error
     if samples is not None and len(labels) + more != samples:
         raise PrunedataError(
             f"Expected {samples} labels in {path}, one per sample. Got {len(labels) + more}. "
@@ -154,7 +192,7 @@ def _place_of_labels(first: list[str], path: str, column: str | None) -> int | N
         return head.index(column or COLUMN)
     raise PrunedataError(
         f"Expected a column {column or COLUMN} in the first line of {path}. Got {', '.join(head)[:200] or 'nothing'}: "
-        "name the column with --label-column."
+        "name the column with --label-column. Columns are separated by commas."
     )
 
 

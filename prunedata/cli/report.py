@@ -5,7 +5,7 @@ import json
 import webbrowser
 from pathlib import Path
 
-from prunedata.cli.arguments import check_label_column, named_object, read_labels
+from prunedata.cli.arguments import check_label_column, named_object, read_labels, replacing
 from prunedata.cli.text import working
 from prunedata.reporting.report import report
 from prunedata.store.run_store import read_run
@@ -22,7 +22,6 @@ def write(args: argparse.Namespace) -> None:
     with working() as show:
         found = report(
             args.store,
-            output,
             compare=args.compare,
             dataset=dataset,
             labels=labels,
@@ -30,6 +29,8 @@ def write(args: argparse.Namespace) -> None:
             review=args.review,
             progress=show,
         )
+    with replacing(str(output)) as file:
+        found.save(file)
     size = len(found.html.encode("utf-8"))
     if args.json:
         print(json.dumps({"output": str(output), "bytes": size, "runs": found.runs}))

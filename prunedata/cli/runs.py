@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from prunedata.checks import printable
-from prunedata.cli.arguments import check_label_column, read_labels
+from prunedata.cli.arguments import check_label_column, is_one_file, read_labels, replacing
 from prunedata.cli.text import listing, table, working
 from prunedata.errors import PrunedataError
 from prunedata.findings.advice import Advice
@@ -199,6 +199,8 @@ def _check_export(args: argparse.Namespace) -> None:
         if args.to is not None:
             raise PrunedataError(f"Expected --out FILE with --to {args.to}. Got none.")
         return
+    if args.labels is not None and is_one_file(args.out, args.labels):
+        raise PrunedataError(f"Expected --out to be a new file. Got {args.out}, which holds the labels: name another.")
     if args.to is None:
         ending = Path(args.out).suffix.lstrip(".")
         args.to = ending if ending in WRITERS or ending == "parquet" else "ids"
@@ -223,8 +225,8 @@ def _export(args: argparse.Namespace, suspects: Arrays, run: RunState | None = N
         )
     if to == "verdicts" and run is None and "key" in suspects:
         written = {"id": np.full(suspects["id"].size, ""), "key": suspects["key"]}
-    with working(f"writing {args.out}"):
-        _writer(to)(written, Path(args.out))
+    with working(f"writing {args.out}"), replacing(args.out) as file:
+        _writer(to)(written, file)
     return int(written["id"].size)
 
 

@@ -66,6 +66,7 @@ def test_names_from_numpy(tmp_path):
         ("id,class\n0,1\n1,2\n2,3\n", None, "Expected a column label .*Got id, class: name .* --label-column"),
         ("id,label\n0,1\n1,2\n2,3\n", "kind", "Expected a column kind .*Got id, label"),
         ("id,label\n0,1\n1\n2,3\n", None, "Expected a column label in every row of .*Got none in row 3"),
+        ("id;label\n0;1\n1;2\n2;3\n", "label", "Got id;label: .* separated by commas"),
         ("", "kind", "Expected a column kind .*Got nothing"),
     ],
 )
@@ -75,7 +76,7 @@ def test_what_is_missing_is_told(file, text, column, told):
 
 
 def test_what_is_no_text_is_told(file):
-    with pytest.raises(PrunedataError, match="as text with one a line"):
+    with pytest.raises(PrunedataError, match="as text with one a line, in UTF-8"):
         read_labels(file("Zürich\n" * 3, encoding="latin-1"), 3)
 
 

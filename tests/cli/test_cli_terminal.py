@@ -131,6 +131,44 @@ def test_what_cannot_be_written_is_told(place, command):
     assert done.stderr == "prunedata: error: [Errno 28] No space left on device\n"
 
 
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("ids.txt", "suspects {} --top 2000 -o"),
+        ("suspects.csv", "suspects {} --top 2000 -o"),
+        ("report.html", "report {} -o"),
+        ("fixed.csv", "apply verdicts.csv --labels labels.csv -o"),
+    ],
+)
+def test_a_file_that_there_is_no_room_for_stays_as_it_was(place, tmp_path, name, command):
+    resource = pytest.importorskip("resource")
+    (tmp_path / "labels.csv").write_text("label\n" + 300 * "0\n")
+    (tmp_path / "verdicts.csv").write_text("sample,verdict,was,label\n7,wrong,0,1\n")
+    (tmp_path / name).write_text("as before")
+    before = set(tmp_path.iterdir())
+    done = subprocess.run(
+        [*PROGRAM, *command.format(place).split(), name],
+        capture_output=True, text=True, env=ENVIRONMENT, check=False, cwd=tmp_path,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)),
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"prunedata: error: Expected to write {name}. Got File too large: ")
+    assert set(tmp_path.iterdir()) == before
+    assert (tmp_path / name).read_text() == "as before"
+
+
+def test_files_go_to_standard_output_and_through_links_too(place, tmp_path):
+    (tmp_path / "link.txt").symlink_to("ids.txt")
+    for file in ("/dev/stdout", "link.txt"):
+        done = subprocess.run(
+            [*PROGRAM, "suspects", place, "--top", "1", "-o", file],
+            capture_output=True, text=True, env=ENVIRONMENT, check=True, cwd=tmp_path,
+        )  # fmt: skip
+    assert done.stdout.endswith("\n1 samples -> link.txt\n")
+    assert (tmp_path / "link.txt").is_symlink()
+    assert (tmp_path / "ids.txt").read_text().strip().isdigit()
+
+
 def test_a_terminal_that_cannot_show_a_label_gets_it_as_an_escape(place, tmp_path):
     names = tmp_path / "names.txt"
     names.write_text("Küche\n" * 300, encoding="utf-8")
