@@ -1,5 +1,6 @@
 """Previews of samples: images, texts, rows and class names, from any data set that can be indexed."""
 
+import json
 import os
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from prunedata.checks import shown
 from prunedata.errors import PrunedataError
 
 LABELS = ("label", "labels", "target", "targets", "class", "cls", "y", "fine_label", "coarse_label")
@@ -230,6 +232,8 @@ def _cell(value: Any) -> str | None:
         return f"{value:.6g}"
     if value is None or isinstance(value, bool | int | np.integer | np.bool_):
         return str(value)
+    if isinstance(value, Mapping) or (isinstance(value, list) and value and isinstance(value[0], Mapping)):
+        return _written(value)  # a message of a chat, or all of them
     array = np.asarray(value) if hasattr(value, "shape") else None
     return None if array is None or array.size != 1 or array.dtype.kind not in "biuf" else _cell(array.item())
 
@@ -244,6 +248,16 @@ def _as_array(value: Any) -> npt.NDArray[Any] | None:
         return None
 
 
+def _written(value: Any) -> str | None:
+    """Lists and mappings of texts and numbers as JSON; None for others."""
+    try:
+        return json.dumps(value, ensure_ascii=False)[:MOST_CHARACTERS]
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
 def _described(value: Any) -> str:
+    if isinstance(value, list | Mapping):
+        return _written(value) or shown(value)
     shape = getattr(value, "shape", None)
     return type(value).__name__ + ("" if shape is None else f" of shape {tuple(shape)}")

@@ -47,6 +47,21 @@ def test_tensors():
     assert found.label == "dog"
 
 
+CHAT = [{"role": "user", "content": "wo?"}, {"role": "assistant", "content": "dört"}]
+
+
+def test_chats_lists_and_sounds_are_written_out():
+    assert shown({"messages": CHAT}).row == (
+        ("0", '{"role": "user", "content": "wo?"}'),
+        ("1", '{"role": "assistant", "content": "dört"}'),
+    )
+    row = dict(shown({"source": "a", "messages": CHAT, "input_ids": [1, 2]}).row)
+    assert (row["source"], json.loads(row["messages"])) == ("a", CHAT)
+    assert "input_ids" not in row
+    assert shown({"input_ids": [1, 2], "attention_mask": [1, 1], "label": 1}).text == "[1, 2]"
+    assert "'path': 'x.wav'" in shown({"audio": {"array": np.zeros(9), "path": "x.wav"}}).text
+
+
 @pytest.mark.parametrize("deep", [False, True])
 def test_a_part_of_a_folder_has_its_names(deep):
     """As ``random_split`` makes one of torchvision's ``ImageFolder``; and a part of a part."""
@@ -92,7 +107,7 @@ def test_samples_that_are_no_list_of_files_name_none(files):
         (b"bytes", Preview(text="bytes")),
         (({"text": "a text"}, 1), Preview(text="a text", label="dog", value="1")),
         ((UserDict(input_ids=[1, 2], mask=[1, 1]), 0), Preview(text="list", label="cat", value="0")),
-        ([], Preview(text="list")),
+        ([], Preview(text="[]")),
         ({}, Preview()),
         (None, Preview(text="NoneType")),
     ],
