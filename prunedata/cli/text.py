@@ -1,9 +1,10 @@
 """Plain text for a terminal: the strip of a schedule, aligned tables, and the progress of a command."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 from prunedata.checks import printable
 from prunedata.plan.schedule import Schedule
@@ -67,13 +68,18 @@ def listing(
     return table([[head for head, _ in columns.values()], *cells], left)
 
 
+def can_erase(stream: TextIO) -> bool:
+    """Whether a stream is a terminal in which what was written can be erased; one called dumb shows such commands."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
 @contextmanager
 def working(what: str = "") -> Iterator[Callable[[float, str], None]]:
     """Show a message while the block runs, until it calls what this yields with the share done and the present step.
 
-    The share is from 0 to 1. Nothing is shown if standard error is no terminal.
+    The share is from 0 to 1. Nothing is shown if standard error is no terminal, or one that cannot erase a line.
     """
-    two, shows = marks(sys.stderr.encoding), sys.stderr.isatty()
+    two, shows = marks(sys.stderr.encoding), can_erase(sys.stderr)
 
     def show(text: str) -> None:
         if shows:

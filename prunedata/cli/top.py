@@ -7,6 +7,7 @@ import time
 import webbrowser
 
 from prunedata.cli.live import LivePage
+from prunedata.cli.text import can_erase
 from prunedata.cli.watching.lines import suspects_in
 from prunedata.errors import PrunedataError
 from prunedata.reporting.facts import facts_of
@@ -23,7 +24,7 @@ def show(args: argparse.Namespace) -> None:
     if args.live:
         _serve(args)
         return
-    shows = sys.stdout.isatty()
+    shows = can_erase(sys.stdout)
     while True:
         lines, finished = _lines(args.store, args.top)
         if shows:

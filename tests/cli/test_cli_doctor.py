@@ -199,6 +199,7 @@ def test_completion_without_shtab_says_what_to_install(refuses, monkeypatch):
 
 def test_on_a_terminal_it_says_what_it_does_and_takes_it_away(say, store, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
     status, out, err = say(f"suspects {store} --top 3")
     assert (status, err) == (0, f"reading {store}\r\x1b[K")
     assert out.startswith("most suspect of 50 samples")

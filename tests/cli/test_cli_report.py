@@ -128,6 +128,7 @@ def test_a_data_set_that_is_none(refuses, store, module, name, told):
 
 def test_progress_on_a_terminal_only(say, store, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
     _, out, err = say(f"report {store}")
     assert "suspects" in err
     assert err.endswith("\r\x1b[K")

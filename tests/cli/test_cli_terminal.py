@@ -25,7 +25,7 @@ from tests.store.stored_runs import build
 from tests.watch.watched import environment
 
 PROGRAM = [sys.executable, "-m", "prunedata"]
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "", "TERM": "xterm"}
 
 
 def test_shards_are_indexed(prints, tmp_path):
@@ -69,6 +69,20 @@ def test_progress_on_a_terminal_is_one_line_that_is_gone_in_the_end(tmp_path, go
     shown = [f"{'#' * part}{'.' * (30 - part)} {done} of {len(urls)} shards" for done, part in enumerate(parts)]
     assert lines == ["", *shown]
     assert after.startswith("" if good else "prunedata: error: Expected a whole tar file at none.tar")
+
+
+def test_a_dumb_terminal_gets_no_commands(place):
+    """As a shell in an editor, which would show them."""
+    for command in (f"report {place} -o {place}.html", f"top {place}"):
+        ours, theirs = pty.openpty()
+        environment = ENVIRONMENT | {"TERM": "dumb"}
+        with subprocess.Popen([*PROGRAM, *command.split()], stdout=theirs, stderr=theirs, env=environment) as running:
+            os.close(theirs)
+            said = os.read(ours, 100_000)
+            assert running.wait(60) == 0
+        os.close(ours)
+        assert b"\x1b" not in said
+        assert said
 
 
 # The program is stopped, or whoever reads it goes away, or its disk is full: a plain line, and no traceback.
