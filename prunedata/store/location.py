@@ -98,7 +98,10 @@ def refuse_leftovers(store: Store, location: str) -> None:
             "restore it from a copy, or name another store."
         )
     if found:
-        raise ForeignStore(f"Expected an empty place or a run at {location}. Got {shown(found)}.")
+        raise ForeignStore(
+            f"Expected an empty place or a run at {location}. Got {shown(found)}: name the run's own folder, such as "
+            "run.zarr, or for a new run an empty place."
+        )
 
 
 FULL = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG") if hasattr(errno, name)}

@@ -250,6 +250,7 @@ def test_a_run_that_has_just_begun(prints_json, refuses, tmp_path):
         ("suspects {run} --labels {tmp}/short.npy", "Expected labels of shape (120,)"),
         ("suspects {run} --labels {tmp}/float.npy", "integers or text"),
         ("suspects {tmp}/nothing.zarr", "Got nothing"),
+        ("suspects {tmp}", ": name the run's own folder, such as run.zarr, or for a new run an empty place"),
         ("compare {run} {tmp}/small.zarr", "Got one of 120 and one of 40, and not all of them have keys"),
         ("compare {run} {run} --top some", "--top: Expected a number, or a fraction such as 0.1 or 10%. Got 'some'"),
         ("compare {run}", "the following arguments are required: STORE"),
