@@ -33,10 +33,8 @@ class Shown(Sequence[Any]):
         at = sample if self._starts is None else int(np.searchsorted(self._starts, sample, "right")) - 1
         plain = getattr(self._dataset, "with_format", None)
         item = (plain(None) if plain is not None and self.features is not None else self._dataset)[at]
-        if not hasattr(item, "keys"):
+        if not hasattr(item, "keys") or "input_ids" not in item:
             return item
-        if "input_ids" not in item:
-            return {name: _said(value) for name, value in item.items()}
         tokens, answers = _flat(item["input_ids"]), self._answers(item)
         if self._starts is not None:
             lengths = _flat(item["seq_lengths"])
@@ -70,22 +68,6 @@ class Shown(Sequence[Any]):
             label in (IGNORED, token) for token, label in zip(tokens, labels, strict=True)
         )  # else they are of tokens, and no answer
         return [label != IGNORED for label in labels] if alike else []
-
-
-def _said(value: Any) -> Any:
-    """Return the texts of a conversation as one, and the only one of a list; anything else as it is."""
-    if not isinstance(value, list) or not value:
-        return value
-    if all(isinstance(one, dict) and "content" in one for one in value):
-        return " / ".join(text for one in value for text in _texts(one["content"]))
-    return value[0] if len(value) == 1 else value
-
-
-def _texts(content: Any) -> list[str]:
-    """Return the texts in a message's content, which is one, or a list of parts such as images."""
-    parts = content if isinstance(content, list) else [content]
-    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
-    return [text for text in texts if isinstance(text, str)]
 
 
 def _flat(values: Any) -> list[Any]:

@@ -17,6 +17,7 @@ from prunedata.errors import PrunedataError
 LABELS = ("label", "labels", "target", "targets", "class", "cls", "y", "fine_label", "coarse_label")
 KEYS = ("__key__", "key", "id", "uid", "name", "path", "filename", "__url__")
 """How data sets call a sample's label and its own name."""
+SPEAKER, MESSAGE = ("role", "from"), ("content", "value")  # how chats call who says a message, and what
 COLUMNS = ("feature_names", "columns", "column_names")  # where they list the names of a row's values
 SIDE, LARGE_SIDE = 96, 224  # pixels of a picture's longer side, at most: in a list, and of one that is looked at alone
 CHANNELS = (1, 3, 4)
@@ -114,7 +115,8 @@ class Previews:
     def _of_mapping(self, item: Mapping[Any, Any]) -> Preview:
         label_name = next((name for name in LABELS if name in item), None)
         key = next((item[name] for name in KEYS if isinstance(item.get(name), (str, int))), None)
-        shown = {str(name): value for name, value in item.items() if name != label_name and name not in KEYS}
+        others = {str(name): value for name, value in item.items() if name != label_name and name not in KEYS}
+        shown = {name: _said(value) for name, value in others.items()}
         label = None if label_name is None else item[label_name]
         return self._of_values(list(shown.values()), label, key, tuple(shown))
 
@@ -232,8 +234,6 @@ def _cell(value: Any) -> str | None:
         return f"{value:.6g}"
     if value is None or isinstance(value, bool | int | np.integer | np.bool_):
         return str(value)
-    if isinstance(value, Mapping) or (isinstance(value, list) and value and isinstance(value[0], Mapping)):
-        return _written(value)  # a message of a chat, or all of them
     array = np.asarray(value) if hasattr(value, "shape") else None
     return None if array is None or array.size != 1 or array.dtype.kind not in "biuf" else _cell(array.item())
 
@@ -254,6 +254,25 @@ def _written(value: Any) -> str | None:
         return json.dumps(value, ensure_ascii=False)[:MOST_CHARACTERS]
     except (TypeError, ValueError, RecursionError):
         return None
+
+
+def _said(value: Any) -> Any:
+    """The messages of a chat as one text, and the only value of a list; anything else as it is."""
+    if not isinstance(value, list) or not value:
+        return value
+    if all(isinstance(one, Mapping) and not one.keys().isdisjoint(MESSAGE) for one in value):
+        return " / ".join(_message(one) for one in value)
+    return value[0] if len(value) == 1 else value
+
+
+def _message(message: Mapping[Any, Any]) -> str:
+    """Who says a message, and its texts: its content is one, or a list of parts such as pictures."""
+    who = next((message[name] for name in SPEAKER if name in message), None)
+    content = next(message[name] for name in MESSAGE if name in message)
+    parts = content if isinstance(content, list) else [content]
+    texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
+    text = " ".join(one for one in texts if isinstance(one, str))
+    return text if who is None else f"{who}: {text}"
 
 
 def _described(value: Any) -> str:

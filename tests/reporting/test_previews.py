@@ -51,15 +51,21 @@ CHAT = [{"role": "user", "content": "wo?"}, {"role": "assistant", "content": "d�
 
 
 def test_chats_lists_and_sounds_are_written_out():
-    assert shown({"messages": CHAT}).row == (
-        ("0", '{"role": "user", "content": "wo?"}'),
-        ("1", '{"role": "assistant", "content": "dört"}'),
-    )
-    row = dict(shown({"source": "a", "messages": CHAT, "input_ids": [1, 2]}).row)
-    assert (row["source"], json.loads(row["messages"])) == ("a", CHAT)
-    assert "input_ids" not in row
+    assert shown({"messages": CHAT}).text == "user: wo? / assistant: dört"
+    assert shown({"conversations": [{"from": "human", "value": "wo?"}]}).text == "human: wo?"
+    row = shown({"source": "a", "messages": CHAT, "input_ids": [1, 2]}).row
+    assert row == (("source", "a"), ("messages", "user: wo? / assistant: dört"))
     assert shown({"input_ids": [1, 2], "attention_mask": [1, 1], "label": 1}).text == "[1, 2]"
     assert "'path': 'x.wav'" in shown({"audio": {"array": np.zeros(9), "path": "x.wav"}}).text
+
+
+def test_a_chat_about_a_picture_is_shown_as_its_texts_and_the_picture():
+    asked = [{"type": "image"}, {"type": "text", "text": "what is it?"}]
+    answer = [{"role": "assistant", "content": "a cat"}]
+    picture = Image.new("RGB", (4, 4), "red")
+    found = shown({"images": [picture], "prompt": [{"role": "user", "content": asked}], "completion": answer})
+    assert found.image is not None
+    assert found.row == (("prompt", "user: what is it?"), ("completion", "assistant: a cat"))
 
 
 @pytest.mark.parametrize("deep", [False, True])
@@ -106,7 +112,7 @@ def test_samples_that_are_no_list_of_files_name_none(files):
         ),
         (b"bytes", Preview(text="bytes")),
         (({"text": "a text"}, 1), Preview(text="a text", label="dog", value="1")),
-        ((UserDict(input_ids=[1, 2], mask=[1, 1]), 0), Preview(text="list", label="cat", value="0")),
+        ((UserDict(input_ids=[1, 2], mask=[1, 1]), 0), Preview(text="[1, 2]", label="cat", value="0")),
         ([], Preview(text="[]")),
         ({}, Preview()),
         (None, Preview(text="NoneType")),
