@@ -330,8 +330,8 @@ class OpenEpoch:
             )
         raise SkippedSamples(
             f"Expected all {epoch.kept - allowed} kept samples of epoch {epoch.number} to be observed. "
-            f"Got {missed} that were not.{told} Call observe() for every batch of the epoch; and pruner.skip() with "
-            "how many samples you leave out on purpose, as by drop_remainder."
+            f"Got {missed} that were not.{told} Call observe() for every batch of the epoch, and pruner.skip() "
+            "with the number of samples that you leave out on purpose, as by drop_remainder."
         )
 
     # -- its state

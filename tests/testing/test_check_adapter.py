@@ -681,7 +681,7 @@ class DictBatches(Right):
         ("left out", Right, {"drop_last": Right}, "pass drop_last on to the batches"),
         ("reports", WRONG["reports"][2], {}, "count a batch when the loop gets it, not when it is read ahead"),
         ("reports", WRONG["reports"][4], {}, r"Expected delivery\.end\(\) after the last batch"),
-        ("left out", WRONG["left out"][0], {}, r"batch of the epoch\.$"),
+        ("left out", WRONG["left out"][0], {}, r"as by drop_remainder\.$"),
         ("resume", HandsOverAtTheEnd, {}, "override held_back"),
         ("resume", NeverForgets, {}, "override forget"),
         ("records", RecordsNothing, {}, "all losses of epoch 0 .* Got SkippedSamples: .*[^.]\\.$"),
