@@ -346,7 +346,7 @@ def test_a_batch_that_is_dropped_can_be_skipped():
 
 def test_of_samples_that_a_later_step_drops_the_error_says_to_skip_them():
     pruner = make_pruner()
-    with pytest.raises(SkippedSamples, match=r"and pruner.skip\(\) with how many samples you leave out on purpose"):
+    with pytest.raises(SkippedSamples, match=r"pruner.skip\(\) with the number of samples"):
         one_epoch(wrap(raw(), pruner).take(SAMPLES - 5), pruner)
 
 
