@@ -104,7 +104,7 @@ def test_one_that_cannot_be_watched_stops_all_and_they_train_on(tmp_path):
     done, same = run_both(tmp_path, DDP.replace("# and here", sorts), command=TORCHRUN)
     assert same
     assert "prunedata: watched no longer: process 1: its collate function changes the order" in done.stderr
-    assert not read_run(tmp_path / "train.zarr").state.history
+    assert not (tmp_path / "train.zarr").exists()  # it would be empty
 
 
 def test_the_first_process_waits_for_a_while():
