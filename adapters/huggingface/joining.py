@@ -12,8 +12,8 @@ from prunedata.adapters.huggingface.checks import check_release
 from prunedata.adapters.huggingface.ids import packed_starts
 from prunedata.adapters.huggingface.trainer import ExactEpochs, PruneTrainerMixin
 from prunedata.adapters.huggingface.weighing import WeighingTrainer
-from prunedata.adapters.torch.prints import names_in
 from prunedata.errors import PrunedataError
+from prunedata.run.frameworks import names_in
 from prunedata.run.pruner import Pruner
 from prunedata.types import AnyBase
 

@@ -9,9 +9,9 @@ import torch
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, default_collate
 
 from prunedata.adapters.torch.orders import order_for
-from prunedata.adapters.torch.prints import names_in
 from prunedata.errors import PrunedataError
 from prunedata.plan.schedule import Schedule
+from prunedata.run.frameworks import names_in
 from prunedata.run.pruner import Pruner
 
 TRIED = 7  # samples that are collated, to see whether a collate function keeps their order

@@ -1,4 +1,4 @@
-"""Fingerprints of a dataset's samples, read as the user's loader reads them; its names; its own fingerprint."""
+"""Fingerprints of a dataset's samples, read as the user's loader reads them; and its own fingerprint."""
 
 import os
 import sys
@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, Subset
+from torch.utils.data import DataLoader, Dataset
 
 from prunedata.adapters.torch.items import Indexed
 from prunedata.adapters.torch.seeds import drawing_alike
+from prunedata.run.frameworks import names_in
 from prunedata.run.identity import Prints, print_of, prints_by
 from prunedata.run.pruner import Pruner
 
@@ -60,24 +61,6 @@ def prints_in(dataset: Dataset[Any], workers: int, loader: DataLoader[Any] | Non
         return list(DataLoader(_Printed(dataset), sampler=ids, batch_size=None, **options))
 
     return prints
-
-
-def names_in(dataset: Any) -> list[str] | None:
-    """Return the names that a dataset has for its samples, without reading them: files, relative to its root.
-
-    That is a dataset with a list ``samples`` of pairs of a file and its class, as torchvision's folders, or a
-    ``Subset`` of one. None for any other.
-    """
-    if isinstance(dataset, Subset):
-        names = names_in(dataset.dataset)
-        return None if names is None else [names[at] for at in np.asarray(dataset.indices).tolist()]
-    samples, root = getattr(dataset, "samples", None), getattr(dataset, "root", None)
-    if not isinstance(samples, list) or len(samples) != len(dataset):
-        return None
-    if not all(isinstance(each, tuple) and len(each) == 2 and isinstance(each[0], str) for each in samples):
-        return None
-    prefix = os.path.join(root, "") if isinstance(root, str) else ""  # the folder may move
-    return [file.removeprefix(prefix) for file, _ in samples]
 
 
 def _whole_print(dataset: Any) -> str | None:

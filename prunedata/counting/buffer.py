@@ -98,14 +98,9 @@ class LossBuffer:
         ids = plain_ids(ids)
         losses = plain_losses(losses, ids.size)
         if ids.shape != losses.shape:
-            flat = losses.size > ids.size > 0 == losses.size % ids.size
-            what = (
-                "the mean over the tokens, pixels or labels of each sample"
-                if flat
-                else "a loss for each of its samples"
-            )
             raise LossError(
-                f"Expected one loss for each id. Got {ids.size} ids and {losses.size} losses: of a batch pass {what}."
+                f"Expected one loss for each id. Got {ids.size} ids and {losses.size} losses: if a sample has "
+                "several, as of tokens, pixels or labels, pass their mean."
             )
         if guesses is not None and np.shape(guesses) != ids.shape:
             raise LossError(

@@ -1,7 +1,6 @@
 """Previews of samples: images, texts, rows and class names, from any data set that can be indexed."""
 
 import json
-import os
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from prunedata.checks import shown
 from prunedata.errors import PrunedataError
+from prunedata.run.frameworks import names_in, whole_of
 
 LABELS = ("label", "labels", "target", "targets", "class", "cls", "y", "fine_label", "coarse_label")
 KEYS = ("__key__", "key", "id", "uid", "name", "path", "filename", "__url__")
@@ -62,7 +62,8 @@ class Previews:
                 f"Expected the data set that the run was trained on, of {samples:,} samples. Got {len(dataset):,}."
             )
         self._dataset, self._large = dataset, large
-        self._whole, self._places = _whole_of(dataset)
+        self._whole, self._places = whole_of(dataset)
+        self._files: Sequence[str] | None = None  # their names, once they are known
         dataset = self._whole
         features = getattr(dataset, "features", None)
         features = features if isinstance(features, Mapping) else {}
@@ -83,20 +84,12 @@ class Previews:
             return self._of_mapping(item)
         if isinstance(item, (tuple, list)) and item and isinstance(item[0], Mapping):
             return self._of_mapping({**item[0], **dict(zip(LABELS, item[1:2], strict=False))})
-        file = self._file_of(sample)
+        if self._files is None:
+            self._files = names_in(self._dataset) or ()
+        file = self._files[sample] if self._files else None
         if isinstance(item, (tuple, list)) and item:
             return self._of_values(item[:1], item[1] if len(item) > 1 else None, file)
         return self._of_values([item], None, file)
-
-    def _file_of(self, sample: int) -> str | None:
-        """The sample's file, within the data set's root, if it lists files and classes as torchvision's folders do."""
-        files, root = getattr(self._whole, "samples", None), getattr(self._whole, "root", None)
-        if not isinstance(files, list) or len(files) != len(self._whole):
-            return None
-        pair = files[sample if self._places is None else int(self._places[sample])]
-        if not (isinstance(pair, tuple) and pair and isinstance(pair[0], str)):
-            return None
-        return pair[0].removeprefix(os.path.join(root, "")) if isinstance(root, str | os.PathLike) else pair[0]
 
     def values(self) -> tuple[npt.NDArray[Any] | None, tuple[str, ...]]:
         """Return all labels that the data set lists, or None, and the names of their classes, () for none."""
@@ -140,18 +133,6 @@ class Previews:
         if isinstance(label, str) or value is None or not value.isdigit() or int(value) >= len(self.classes):
             return value
         return self.classes[int(value)]
-
-
-def _whole_of(dataset: Any) -> tuple[Any, npt.NDArray[np.int64] | None]:
-    """Return the data set that a ``Subset`` of PyTorch's is a part of, and the places of its samples there.
-
-    Of any other, return the data set itself and None.
-    """
-    places = None
-    while hasattr(dataset, "indices") and hasattr(getattr(dataset, "dataset", None), "__getitem__"):
-        of_part = np.asarray(dataset.indices, dtype=np.int64)
-        places, dataset = of_part if places is None else of_part[places], dataset.dataset
-    return dataset, places
 
 
 def _value(label: Any) -> str | None:

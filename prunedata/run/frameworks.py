@@ -1,5 +1,6 @@
-"""Find the adapter of an object: it has the name of the library that defines the object's class."""
+"""Find the adapter of an object, which has the name of its library; and the labels and names of a data set."""
 
+import os
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 
 from prunedata.errors import PrunedataError
 from prunedata.run.labels import MOST_NAMES
-from prunedata.types import Array
+from prunedata.types import Array, Ids
 
 ADAPTERS = "prunedata.adapters"
 OTHER_NAMES = {"transformers": "huggingface", "pytorch_lightning": "lightning"}
@@ -63,9 +64,10 @@ def labels_in(given: Any, column: str | None = None, *, classes: int | None = No
     data = getattr(given, "train_dataset", given)
     if data is not given and classes is None:
         classes = getattr(adapter_of(given)[1], "classes_in", lambda _: None)(given)
-    if hasattr(data, "indices") and hasattr(data, "dataset"):  # a part of another, as torch's Subset
-        of_all = labels_in(data.dataset, column, classes=classes)
-        return None if of_all is None else of_all[np.asarray(data.indices, dtype=np.int64)]
+    whole, places = whole_of(data)
+    if places is not None:
+        of_all = labels_in(whole, column, classes=classes)
+        return None if of_all is None else of_all[places]
     # A dataset of the user's around another may change the order of its rows; a loader has none of its own.
     if hasattr(data, "dataset") and (column is not None or not hasattr(data, "__getitem__")):
         return labels_in(data.dataset, column, classes=classes)
@@ -79,6 +81,37 @@ def labels_in(given: Any, column: str | None = None, *, classes: int | None = No
             f"it{': it has ' + ', '.join(map(str, listed)) if listed else ''}. Pass the labels as an array."
         )
     return np.asarray(found[:])
+
+
+def names_in(dataset: Any) -> list[str] | None:
+    """Return the names that a data set has for its samples, without reading them: files, relative to its root.
+
+    That is one with a list ``samples`` of pairs of a file and its class, as torchvision's folders, or a ``Subset`` of
+    one. None for any other.
+    """
+    whole, places = whole_of(dataset)
+    samples, root = getattr(whole, "samples", None), getattr(whole, "root", None)
+    if not isinstance(samples, list) or len(samples) != len(whole):
+        return None
+    if not all(isinstance(each, tuple) and len(each) == 2 and isinstance(each[0], str) for each in samples):
+        return None
+    prefix = os.path.join(root, "") if isinstance(root, str | os.PathLike) else ""  # the folder may move
+    names = [file.removeprefix(prefix) for file, _ in samples]
+    return names if places is None else [names[at] for at in places.tolist()]
+
+
+def whole_of(dataset: Any) -> tuple[Any, Ids | None]:
+    """Return the data set that a ``Subset`` of PyTorch's is a part of, and the places of its samples there.
+
+    Of any other, return the data set itself and None.
+    """
+    places = None
+    while hasattr(dataset, "indices") and hasattr(getattr(dataset, "dataset", None), "__getitem__"):
+        if len(dataset.indices) != len(dataset):  # another class than PyTorch's
+            break
+        of_part = np.asarray(dataset.indices, dtype=np.int64)
+        places, dataset = of_part if places is None else of_part[places], dataset.dataset
+    return dataset, places
 
 
 def _column(data: Any, name: str) -> Any:

@@ -96,7 +96,7 @@ def test_an_unsteady_rise_is_no_turn():
 
 @pytest.mark.parametrize("figure", [math.nan, math.inf, -math.inf, "0.5", True, [0.5, 0.6], 10**400, 1e154, -1e300])
 def test_what_is_no_finite_number_or_too_large_to_be_squared_is_refused(figure):
-    with pytest.raises(PrunedataError, match=r"a finite number .* not every epoch needs a figure"):
+    with pytest.raises(PrunedataError, match="validation figure"):
         check_figure(figure, False, [])
     with pytest.raises(PrunedataError, match="Expected the validation figure to be a finite number"):
         find_onset([{"number": 0, "validation": figure}])  # as somebody's history may have it

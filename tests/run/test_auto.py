@@ -70,6 +70,29 @@ def test_samples_that_a_sampler_gives_seldom_are_compared_as_if_they_came_in_eac
     assert np.array_equal(epoch.keep, ~wrong)
 
 
+@pytest.mark.parametrize("stop", [(4, 0), (4, 3), (12, 0), (12, 3)])
+def test_with_such_a_sampler_a_run_that_goes_on_leaves_out_what_one_that_never_stopped_does(stop):
+    def kept(stop=None):
+        run, masks = Pruner(SAMPLES, epochs=15), []
+        while run.next_epoch < 15:
+            epoch, random = run.begin_epoch(), np.random.default_rng(run.next_epoch)
+            masks.append(epoch.keep)
+            given_ = np.flatnonzero((random.random(SAMPLES) < np.where(np.arange(SAMPLES) % 3, 0.3, 1)) & epoch.keep)
+            for number, ids in enumerate(np.array_split(given_, 5)):
+                if stop == (epoch.number, number):
+                    state, run = run.state_dict(), Pruner(SAMPLES, epochs=15)
+                    run.load_state_dict(state)
+                    run.begin_epoch()
+                run.observe(losses(ids, epoch.number, 120), ids)
+            run.skip(epoch.kept - given_.size)
+            run.end_epoch()
+        return np.array(masks)
+
+    whole = kept()
+    assert np.array_equal(kept(stop), whole)
+    assert not whole[-1].all()
+
+
 def run_with(wrong=120, *, turn=6, epochs=24, run=None, late=False, **options):
     """A run with a figure that turns."""
     if run is None:

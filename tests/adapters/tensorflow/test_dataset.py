@@ -346,7 +346,7 @@ def test_a_batch_that_is_dropped_can_be_skipped():
 
 def test_of_samples_that_a_later_step_drops_the_error_says_to_skip_them():
     pruner = make_pruner()
-    with pytest.raises(SkippedSamples, match=r"pruner.skip\(\) with the number of samples"):
+    with pytest.raises(SkippedSamples, match=r"pruner.skip\(\)"):
         one_epoch(wrap(raw(), pruner).take(SAMPLES - 5), pruner)
 
 
@@ -357,7 +357,7 @@ def test_of_a_generator_that_shuffles_it_warns_that_losses_go_to_wrong_samples()
     )
     pruner = make_pruner()
     wrap(source, pruner)
-    with pytest.warns(UserWarning, match="their order that differs, losses are recorded for wrong samples"):
+    with pytest.warns(UserWarning, match="wrong samples"):
         pruner.state_dict()
 
 

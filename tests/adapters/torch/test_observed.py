@@ -46,17 +46,12 @@ class TestWhatIsNotObserved:
         with pytest.raises(LossError, match=r"waits for its losses. Got none: observe each batch once"):
             loader.observe(losses_of(index, 0))
 
-    def test_losses_of_another_number_are_told_what_to_pass(self):
+    def test_several_losses_of_a_sample_are_refused_with_their_number(self):
         pruner, loader = pruned()
         pruner.begin_epoch()
-        for (_, index), given, told in zip(
-            loader,
-            (lambda losses: losses.repeat(3), lambda losses: losses[:-1]),
-            ("pass the mean over the tokens", "pass a loss for each of its samples"),
-            strict=False,
-        ):
-            with pytest.raises(LossError, match=told):
-                pruner.observe(given(losses_of(index, 0)))
+        _, index = next(iter(loader))
+        with pytest.raises(LossError, match=f"{len(index)} ids and {3 * len(index)} losses.* mean"):
+            pruner.observe(losses_of(index, 0).repeat(3))
 
     def test_a_data_set_that_has_grown_is_refused_in_its_next_epoch(self):
         items = Items()
@@ -68,7 +63,7 @@ class TestWhatIsNotObserved:
         pruner.end_epoch()
         pruner.begin_epoch()
         items.samples = 2 * pruner.samples
-        with pytest.raises(PrunedataError, match=r"as when it was wrapped. Got one of \d+ in epoch 1"):
+        with pytest.raises(PrunedataError, match=f"{items.samples} in epoch 1"):
             next(iter(loader))
 
     def test_of_several_evaluations_of_a_batch_the_first_is_recorded(self):
@@ -84,7 +79,7 @@ class TestWhatIsNotObserved:
                 losses = losses_of(index, 0) + (weights - 1).square().sum()
                 evaluations.append(loader.awaits_losses)
                 if not loader.awaits_losses:
-                    with pytest.raises(LossError, match="as LBFGS does, observe the first evaluation, and train on"):
+                    with pytest.raises(LossError, match="LBFGS"):
                         pruner.observe(losses)
                 mean = pruner.observe(losses) if loader.awaits_losses else losses.mean()
                 mean.backward()

@@ -162,7 +162,7 @@ def test_pairs_are_refused_with_the_reason(tmp_path):
     trainer = trl.DPOTrainer(
         model=tiny(), ref_model=tiny(), args=config, train_dataset=pairs, processing_class=tokenizer()
     )
-    with pytest.raises(PrunedataError, match="Got DPOTrainer, whose loss compares or generates"):
+    with pytest.raises(PrunedataError, match="DPOTrainer"):
         wrap(trainer, run_of(8, prune=2))
 
 
@@ -170,7 +170,7 @@ def test_one_that_is_made_from_sfttrainer_and_generates_answers_is_refused(tmp_p
     trainer = build(tmp_path)
     theirs = type("GKDTrainer", (trl.SFTTrainer,), {"__module__": "trl.experimental.gkd.gkd_trainer"})
     trainer.__class__ = type("Mine", (theirs,), {})
-    with pytest.raises(PrunedataError, match="Got GKDTrainer, whose loss compares or generates"):
+    with pytest.raises(PrunedataError, match="GKDTrainer"):
         wrap(trainer, run_of())
 
 
