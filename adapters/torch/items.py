@@ -26,6 +26,21 @@ def as_ids(value: Any, samples: int) -> SomeIds | None:
     return ids.astype(np.int64)
 
 
+def labels_of(batch: Any, samples: int) -> torch.Tensor | None:
+    """Return what should be the classes of a batch's samples, int of shape (n,); None if nothing should.
+
+    That is the second part of a pair, or the entry ``label`` or ``labels``, if it is one whole number for each sample.
+    """
+    found = None
+    if isinstance(batch, Mapping):
+        found = batch.get("labels", batch.get("label"))
+    elif isinstance(batch, list | tuple) and len(batch) == 2:
+        found = batch[1]
+    if not isinstance(found, torch.Tensor) or found.shape != (samples,) or not found.is_cpu:
+        return None
+    return None if found.is_floating_point() or found.is_complex() else found
+
+
 class Indexed(Dataset[Any]):
     """A dataset whose items come with their ids. In all else it is the user's, as a ``worker_init_fn`` may look at it.
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.compiler import is_dynamo_compiling
 
-from prunedata.adapters.torch.items import Indexed
+from prunedata.adapters.torch.items import Indexed, labels_of
 from prunedata.adapters.torch.losses import Recorder, fits
 from prunedata.adapters.torch.means import check_weights, mean_of
 from prunedata.adapters.torch.orders import Order
@@ -31,7 +31,7 @@ class PrunedLoader:
     _recorder: Recorder
     _with_ids: bool
     _seeds: WorkerSeeds | None  # seeds the generator, if it is ours
-    _pending: deque[SomeIds]  # the ids of the batches that wait for their losses
+    _pending: deque[tuple[SomeIds, torch.Tensor | None]]  # batches that wait for their losses: ids, and labels
     _ahead: int  # how many batches the loop fetches before it trains on one
     _delivered: int  # samples delivered in the epoch that is iterated, or was last
     _start_of_pass: int  # the start of an epoch (see ``TorchRun.starts``) to which the pass over the loader belongs
@@ -112,7 +112,8 @@ class PrunedLoader:
         logits : Tensor, shape (n, classes), or (n,) for two classes, optional
             As for :meth:`Pruner.observe`, on the device of the losses. They are gathered there in the same way.
         labels : Tensor of int, shape (n,), optional
-            As for :meth:`Pruner.observe`.
+            As for :meth:`Pruner.observe`. By default, with ``policy="auto"`` and without ``ids``, those of the batch as
+            the loader delivered it, if they can only be classes, see :func:`labels_of`.
 
         Raises
         ------
@@ -131,7 +132,9 @@ class PrunedLoader:
         if ids is None:
             if not 0 < len(self._pending) <= self._ahead + 1:
                 raise LossError(self._ambiguous())
-            ids = self._pending.popleft()  # also of a bad batch: a loop that leaves it out goes on with the next
+            ids, found = self._pending.popleft()  # also of a bad batch: a loop that leaves it out goes on
+            if found is not None and labels is None:
+                self._pruner.see_labels(ids, found, losses, logits, sure=False)
         else:
             self._pending.clear()
         if labels is not None:
@@ -240,7 +243,7 @@ class PrunedLoader:
             if self._with_ids:
                 yield ids, batch
             else:
-                self._pending.append(ids)
+                self._pending.append((ids, labels_of(batch, len(ids)) if self._pruner.wants_labels else None))
                 yield batch
         order.check_newest(delivery)
         self._running = None

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from prunedata.checks import warn
 from prunedata.counting.batches import NO_NUMBER, Batches, plain_losses, rounds
 from prunedata.errors import LossError
 from prunedata.store.state import GUESS, LABEL, NARROW, span_of
@@ -26,6 +27,11 @@ IGNORED = -100
 SMALLEST_ENTROPY, ALIKE = 0.1, 0.02
 """Cross entropies below the first are too small to tell by which number they were multiplied. Ratios are equal up to
 this share of them, as losses and logits may come in float16."""
+CHANGED = (
+    "Expected each sample to have the same label in every epoch. Got batches whose second part, or whose entry label "
+    "or labels, is another number than in the first epoch, by which the run compares the losses. If it is no label, "
+    "pass the labels to the Pruner, or labels=np.zeros(samples, int) to compare all samples with each other."
+)
 STRONGEST = 15
 """Largest strength of a guess."""
 
@@ -153,16 +159,18 @@ class Guess:
         return self._labels is not None or (LABEL in finished and bool(finished[LABEL].all()))
 
     def see(
-        self, arrays: Arrays, samples: int, ids: Ids, labels: npt.NDArray[np.int64], *, known: bool = False
+        self, arrays: Arrays, samples: int, ids: Ids, labels: npt.NDArray[np.int64], *, known: bool, sure: bool
     ) -> None:
         """Keep the labels of some samples, in place.
 
-        If they were given, or are ``known``, raise :class:`LossError` unless they are the same; or forget those that
-        were seen, if changes are passed.
+        If they were given, or are ``known``, raise :class:`LossError` unless they are the same; warn if it is not
+        ``sure`` that they are labels; or forget those that were seen, if changes are passed.
         """
         if known or self._labels is not None:
             other = np.maximum(labels, -1) != self._of(ids, arrays)
-            if other.any() and self.passes_changes is not None:
+            if other.any() and not sure:
+                warn(CHANGED, UserWarning)
+            elif other.any() and self.passes_changes is not None:
                 self.passes_changes()
                 self.wants_labels = False
                 arrays.pop(LABEL, None)

@@ -111,13 +111,16 @@ def as_if_visited(averages: Array, visits: Array, absent: Array, decay: float) -
 def known_labels(given: Array | None, seen: Array | None, among: Mask | None) -> Array | None:
     """Return the number of each sample's label, shape (samples,), as given or as batches brought it; None if unknown.
 
-    Few of those in ``among`` may be missing, as of samples whose batches were left out: they are compared with each
-    other. In ``seen`` these are 0.
+    In ``seen``, 0 is no label so far, and 1 that of samples that have none. Few of the samples in ``among`` may have 0,
+    as those whose batches were left out: they are compared with each other. More different labels than half as many as
+    samples are no classes.
     """
     if given is not None or seen is None:
         return given
     few = seen if among is None else seen[among]
-    return seen if np.count_nonzero(few == 0) <= MISSING * few.size else None
+    missing, _, *classes = np.bincount(few, minlength=2)
+    are_classes = missing <= MISSING * few.size and np.count_nonzero(classes) <= few.size / 2
+    return seen if are_classes else None
 
 
 def above_own(averages: Array, labels: Array, among: Array | None = None) -> Array:

@@ -379,7 +379,7 @@ class Engine:
             self._record_all(self.buffer.put(ids, losses, sizes, guesses))
             self._thread = threading.get_ident()
 
-    def see_labels(self, ids: Any, labels: Any, losses: Any, logits: Any) -> None:
+    def see_labels(self, ids: Any, labels: Any, losses: Any, logits: Any, *, sure: bool) -> None:
         """Keep the labels of a batch; if the run knows those of all samples, compare them in an epoch's first batch."""
         if not self.is_recording:
             self._refuse()
@@ -388,12 +388,18 @@ class Engine:
         known = plain_ids(ids)
         if known.size and not 0 <= known.min() <= known.max() < self.options.samples:
             return  # observing their losses is an error, which says more
+        try:
+            numbers = plain_labels(labels, known.size)
+        except LossError:
+            if sure:
+                raise
+            return
         if logits is not None and self._tries and not self.ledger.next_epoch:
-            multiples = are_multiples(losses, logits, plain_labels(labels, known.size))
+            multiples = are_multiples(losses, logits, numbers)
             self._tries = self._tries - 1 if multiples is None else 0
             if multiples:
                 warn(MULTIPLES, UnweighedWarning)
-        self.now.see_labels(known, labels)
+        self.now.see_labels(known, numbers, sure=sure)
 
     def _record_all(self, parts: Iterator[Taken]) -> None:
         for taken in parts:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from prunedata.counting.batches import Batches
 from prunedata.counting.counts import Tally, find_hits
-from prunedata.counting.guess import plain_labels
 from prunedata.counting.sample_arrays import SampleArrays
 from prunedata.errors import LossError, PrunedataError, SkippedSamples
 from prunedata.plan.onset import trust_in
@@ -161,14 +160,13 @@ class OpenEpoch:
             batches = batches._replace(means=np.where(alone, totals / (visits + sizes.cumsum()), means))
         self._watched.add(self.arrays, batches, self.tally.visits)
 
-    def see_labels(self, ids: Ids, labels: Any) -> None:
+    def see_labels(self, ids: Ids, labels: npt.NDArray[np.int64], *, sure: bool) -> None:
         """Keep the labels of some samples, or compare those of the samples that are trained on."""
         self.wants_labels = not self._has_labels
-        found = plain_labels(labels, ids.size)
         if self._has_labels:
             trained = self.epoch.trained[ids]
-            ids, found = ids[trained], found[trained]
-        self._watched.guess.see(self.arrays, self.tally.packed.size, ids, found, known=self._has_labels)
+            ids, labels = ids[trained], labels[trained]
+        self._watched.guess.see(self.arrays, self.tally.packed.size, ids, labels, known=self._has_labels, sure=sure)
 
     def share(self, shared: Shared | None, *, recorded: bool) -> None:
         """Let losses wait for the means of shared batches; None: none wait. ``recorded``: some came in this epoch."""

@@ -111,8 +111,9 @@ class Pruner:
         (:meth:`observe`) is the most likely other class. By default ``policy="auto"`` uses the labels of that data set
         if they can only be classes: the ``targets`` or ``labels`` of a torchvision data set without
         ``target_transform``, the last tensor of a ``TensorDataset`` if it has whole numbers, or the ``ClassLabel``
-        column ``label`` or ``labels`` of a ``datasets.Dataset``. Numbers are positions of classes in logits, and -100
-        is no label; names are sorted, and have the positions of that order. The run keeps the labels.
+        column ``label`` or ``labels`` of a ``datasets.Dataset``; or else, behind a wrapped DataLoader, those of its
+        batches, if these are pairs whose second part is one whole number a sample. Numbers are positions of classes in
+        logits, and -100 is no label; names are sorted, and have the positions of that order. The run keeps the labels.
     keys : sequence or array of str, bytes or int, one a sample, optional
         A unique name of each row, such as a file name or a primary key: the run keeps 8 bytes of each. With keys a
         resumed run checks that every sample is still the same row, and may ``follow`` rows. By default the keys of the
@@ -579,14 +580,18 @@ class Pruner:
         if sizes is not None or guesses is not None or not self._add(ids, losses):  # it is full, or not plain
             self._engine.add(ids, losses, sizes, guesses)
 
-    def see_labels(self, ids: Any, labels: Any, losses: Any = None, logits: Any = None) -> None:
-        """Keep the labels of a batch, for adapters; see :meth:`observe`."""
-        self._engine.see_labels(ids, labels, losses, logits)
+    def see_labels(self, ids: Any, labels: Any, losses: Any = None, logits: Any = None, *, sure: bool = True) -> None:
+        """Keep the labels of a batch, for adapters; see :meth:`observe`.
+
+        If an adapter is not ``sure`` that they are labels, it is no error that they are none, or that they change.
+        """
+        self._engine.see_labels(ids, labels, losses, logits, sure=sure)
 
     @property
     def wants_labels(self) -> bool:
-        """Whether the run was given no labels, and :meth:`see_labels` would keep or compare those of the next batch."""
-        return self._engine.options.labels is None and self._engine.now.wants_labels
+        """Whether the run has use for labels, was given none, and would keep or compare those of the next batch."""
+        engine = self._engine
+        return engine.options.auto and engine.options.labels is None and engine.now.wants_labels
 
     def expect_classes(self, classes: int) -> None:
         """Raise :class:`LossError` unless this run has so many classes; for adapters."""

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import ClassLabel, Features, Value
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
@@ -302,3 +302,96 @@ def test_a_run_that_resumes_after_labels_were_corrected_says_to_begin_anew(tmp_p
     Pruner(8, epochs=9, labels=[0, 1] * 4, store=tmp_path / "run")
     with pytest.raises(ForeignStore, match=r"labels changed.* after correcting labels, name another store"):
         Pruner(8, epochs=9, labels=[0, 0] * 4, store=tmp_path / "run", resume=True)
+
+
+# Labels that a wrapped loader's batches have.
+
+
+class Rows:
+    """A data set that does not say which of its parts are labels. A sample begins with its place."""
+
+    def __init__(self, sample, samples):
+        self.sample, self.samples = sample, samples
+
+    def __len__(self):
+        return self.samples
+
+    def __getitem__(self, place):
+        return self.sample(place)
+
+
+def follow(run, loader, rare, wrong, *, labels=None, stop=None):
+    """As :func:`train`, with a loader; ``labels`` are those that the loop passes."""
+    out, done = [], 0
+    for epoch in run.epochs():
+        for batch in loader:
+            places = batch[0] if isinstance(batch, list) else batch["place"]
+            losses = torch.tensor(losses_of(epoch, rare, wrong)[places.numpy()], requires_grad=True)
+            run.observe(losses, labels=None if labels is None else torch.tensor(labels)[places]).backward()
+            done += 1
+            if done == stop:
+                return None
+        out.append(~epoch.keep)
+    return np.array(out)
+
+
+def wrapped(sample, samples, seed=0, batch=32, **options):
+    run = Pruner(epochs=12, seed=seed, **options)
+    return run, run.wrap(DataLoader(Rows(sample, samples), batch_size=batch, shuffle=True))
+
+
+@given(
+    st.integers(60, 200), st.integers(5, 20), SEEDS, st.integers(1, 32), st.sampled_from(["delivery", "weight"]),
+    st.integers(1, 30), st.sampled_from([
+        lambda labels, at: (at, labels[at]),
+        lambda labels, at: {"place": at, "labels": labels[at]},
+        lambda labels, at: {"place": at, "label": bool(labels[at])},
+    ]),
+)  # fmt: skip
+@settings(max_examples=20)
+def test_a_loop_that_passes_no_labels_decides_as_one_that_does(samples, every, seed, batch, leave_out, stop, form):
+    how = setting(samples, every, seed)
+    labels = how.pop("labels")
+    kept = [wrapped(lambda at: form(labels, at), samples, seed, batch, leave_out=leave_out) for _ in range(3)]
+    passed = follow(*kept[0], **how, labels=labels)
+    taken = follow(*kept[1], **how)
+    np.testing.assert_array_equal(taken, passed)
+    assert kept[0][0].advice == kept[1][0].advice
+    follow(*kept[2], **how, stop=stop)
+    resumed = wrapped(lambda at: form(labels, at), samples, seed, batch, leave_out=leave_out)
+    resumed[0].load_state_dict(kept[2][0].state_dict())
+    rest = follow(*resumed, **how)
+    np.testing.assert_array_equal(rest, passed[-len(rest) :])
+    assert resumed[0].advice == kept[0][0].advice
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        lambda at: (at, at),  # its number
+        lambda at: (at, float(at % 2)),
+        lambda at: (at, torch.arange(2)),
+        lambda at: (at, at % 2, 0),
+        lambda at: (at, 40_000 + at % 2),
+        lambda at: (at, -1 - at % 2),
+        lambda at: (at, "ab"[at % 2]),
+        lambda at: {"place": at, "length": at % 2},
+    ],
+)
+def test_what_need_not_be_classes_is_not_taken(sample):
+    how = setting(200, 10, 3)
+    del how["labels"]
+    run, loader = wrapped(sample, 200)
+    out = follow(run, loader, **how)
+    alone, other = wrapped(lambda at: (at, 0.5), 200)
+    np.testing.assert_array_equal(out, follow(alone, other, **how))
+    assert any("labels=" in sentence for sentence in run.advice.evidence)
+
+
+def test_numbers_that_change_from_epoch_to_epoch_are_told_and_the_run_goes_on():
+    random, how = np.random.default_rng(0), setting(200, 10, 3)
+    del how["labels"]
+    run, loader = wrapped(lambda at: (at, random.integers(2)), 200)
+    with pytest.warns(UserWarning, match=r"labels=np\.zeros"):
+        out = follow(run, loader, **how)
+    assert len(out) == 12
