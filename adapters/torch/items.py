@@ -26,19 +26,21 @@ def as_ids(value: Any, samples: int) -> SomeIds | None:
     return ids.astype(np.int64)
 
 
-def labels_of(batch: Any, samples: int) -> torch.Tensor | None:
-    """Return what should be the classes of a batch's samples, int of shape (n,); None if nothing should.
+def labels_of(batch: Any, samples: int) -> Any:
+    """Return what should be the classes of a batch's samples, an array of int of shape (n,); None if nothing should.
 
     That is the second part of a pair, or the entry ``label`` or ``labels``, if it is one whole number for each sample.
     """
-    found = None
+    found: Any = None
     if isinstance(batch, Mapping):
         found = batch.get("labels", batch.get("label"))
     elif isinstance(batch, list | tuple) and len(batch) == 2:
         found = batch[1]
-    if not isinstance(found, torch.Tensor) or found.shape != (samples,) or not found.is_cpu:
-        return None
-    return None if found.is_floating_point() or found.is_complex() else found
+    if isinstance(found, torch.Tensor):
+        is_whole = found.is_cpu and not (found.is_floating_point() or found.is_complex() or found.is_sparse)
+        found = found.numpy() if is_whole else None
+    is_one_each = isinstance(found, np.ndarray) and found.shape == (samples,)
+    return found if is_one_each and found.dtype.kind in "iub" else None
 
 
 class Indexed(Dataset[Any]):

@@ -31,7 +31,7 @@ class PrunedLoader:
     _recorder: Recorder
     _with_ids: bool
     _seeds: WorkerSeeds | None  # seeds the generator, if it is ours
-    _pending: deque[tuple[SomeIds, torch.Tensor | None]]  # batches that wait for their losses: ids, and labels
+    _pending: deque[tuple[SomeIds, Any]]  # batches that wait for their losses: ids, and labels
     _ahead: int  # how many batches the loop fetches before it trains on one
     _delivered: int  # samples delivered in the epoch that is iterated, or was last
     _start_of_pass: int  # the start of an epoch (see ``TorchRun.starts``) to which the pass over the loader belongs
