@@ -10,7 +10,7 @@ from typing import Any
 import keras
 from keras.src.backend import get_keras_mask, set_keras_mask
 
-from prunedata.counting.guess import MOST_CLASSES
+from prunedata.counting.guess import IGNORED, MOST_CLASSES
 from prunedata.errors import LossError, PrunedataError
 
 OF_CLASSES = (
@@ -43,6 +43,17 @@ def logits_of(model: Any, y_pred: Any) -> Any:
     entries = [] if compiled is None else compiled._flat_losses or []
     of_classes = len(entries) == 1 and getattr(entries[0].loss, "fn", None) in OF_CLASSES
     return y_pred if of_classes and len(shape) == 2 and 2 <= shape[1] <= MOST_CLASSES else None
+
+
+def labels_of(model: Any, y: Any) -> Any:
+    """Return the labels of samples, int32 of shape (n,), -100 for none; None unless the loss compares with classes."""
+    compiled, shape = model._compile_loss, tuple(getattr(y, "shape", ()))
+    entries = [] if compiled is None else compiled._flat_losses or []
+    of_classes = len(entries) == 1 and getattr(entries[0].loss, "fn", None) is OF_CLASSES[0]
+    if not of_classes or shape[1:] not in ((), (1,)):
+        return None
+    labels = keras.ops.cast(keras.ops.reshape(y, (-1,)), "int32")
+    return keras.ops.where(labels < 0, IGNORED, labels)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import keras
 
 from prunedata.adapters.keras.callback import PruneCallback
 from prunedata.adapters.keras.fit import check_call, check_other, end_epoch, sized, without_ids
-from prunedata.adapters.keras.losses import logits_of, sample_losses, weighed
+from prunedata.adapters.keras.losses import labels_of, logits_of, sample_losses, weighed
 from prunedata.errors import PrunedataError
 from prunedata.types import AnyBase
 
@@ -117,9 +117,10 @@ class PruneMixin(AnyBase):  # type: ignore[misc]
     def _prune_record(self, ids: Any, y: Any, y_pred: Any, sample_weight: Any) -> None:
         """Record the losses of a batch that is trained on, once."""
         self._prune_recorder.waiting = None
-        self.observe(sample_losses(self, y, y_pred, sample_weight), ids, logits_of(self, y_pred))
+        losses = sample_losses(self, y, y_pred, sample_weight)
+        self.observe(losses, ids, logits_of(self, y_pred), labels_of(self, y))
 
-    def observe(self, losses: Any, ids: Any, logits: Any = None) -> None:
+    def observe(self, losses: Any, ids: Any, logits: Any = None, labels: Any = None) -> None:
         """Record one loss for each sample, for a ``train_step`` or ``compute_loss`` that computes its own.
 
         Parameters
@@ -130,9 +131,12 @@ class PruneMixin(AnyBase):  # type: ignore[misc]
         logits : tensor of float, shape (n, classes), or (n,) for two classes, optional
             The outputs of the network, or its probabilities: see :meth:`prunedata.Pruner.observe`. With Keras's own
             step they are passed if the loss is a cross entropy over classes.
+        labels : tensor of int, shape (n,), optional
+            The labels of the samples, as they are trained on, -100 for none: see :meth:`prunedata.Pruner.observe`. With
+            Keras's own step they are passed if the loss is the sparse cross entropy of one output.
         """
         if self._prune_recorder is not None:
-            self._prune_recorder.add(ids, losses, logits)
+            self._prune_recorder.add(ids, losses, logits, labels)
 
     def factors(self, ids: Any) -> Any:
         """Return the factors of the losses of a batch, for your own ``train_step`` or ``compute_loss``.

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jax.experimental import io_callback
 
-from prunedata.adapters.keras.recorders import StepRecorder, two_likeliest, weights_in
+from prunedata.adapters.keras.recorders import UNSEEN, StepRecorder, two_likeliest, weights_in
 from prunedata.counting import guess
 from prunedata.counting.batches import NOTHING
 from prunedata.errors import LossError
@@ -20,7 +20,7 @@ class JaxRecorder(StepRecorder):
 
     def __init__(self, pruner: Pruner) -> None:
         super().__init__(pruner)
-        self._came: list[tuple[SomeIds, Array, Array]] = []
+        self._came: list[tuple[SomeIds, Array, Array, Array]] = []
         self._classes = 0
 
     def forget(self) -> None:
@@ -43,7 +43,9 @@ class JaxRecorder(StepRecorder):
             found[:] = weights_in(self._epoch, np.asarray(ids))
         return found
 
-    def add(self, ids: Any, losses: Any, logits: Any = None, sizes: Sequence[int] | None = None) -> None:
+    def add(
+        self, ids: Any, losses: Any, logits: Any = None, labels: Any = None, *, sizes: Sequence[int] | None = None
+    ) -> None:
         """Append a batch; several are observed at once."""
         if sizes is not None:
             self._handed_over += len(ids)
@@ -55,11 +57,13 @@ class JaxRecorder(StepRecorder):
         said = np.full(ids.shape, NOTHING, np.int32)
         if logits is not None:
             said, self._classes = two_likeliest(logits)
-        io_callback(self._take, None, ids, jax.lax.stop_gradient(losses), said, ordered=True)
+        if labels is None or not self._takes_labels:
+            labels = np.full(ids.shape, UNSEEN, np.int32)
+        io_callback(self._take, None, ids, jax.lax.stop_gradient(losses), said, labels, ordered=True)
 
     def _take(self, *came: Any) -> None:
-        ids, losses, said = map(np.array, came)
-        self._came.append((ids, losses, said))
+        ids, losses, said, labels = map(np.array, came)
+        self._came.append((ids, losses, said, labels))
 
     @staticmethod
     def joined(parts: Sequence[Any]) -> Any:
@@ -78,8 +82,9 @@ class JaxRecorder(StepRecorder):
         came, self._came = [batch for batch in self._came if batch[0].size], []
         if not came:
             return []
-        ids, losses, said = (np.concatenate(parts) for parts in zip(*came, strict=True))
+        ids, losses, said, labels = (np.concatenate(parts) for parts in zip(*came, strict=True))
         self._handed_over += ids.size
+        self._see_labels(ids, labels)
         sizes = np.array([batch.size for batch, *_ in came])
         if not self._classes:
             return [(ids, losses, sizes)]

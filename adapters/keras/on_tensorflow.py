@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from prunedata.adapters.keras.recorders import StepRecorder, two_likeliest, weights_in
+from prunedata.adapters.keras.recorders import UNSEEN, StepRecorder, two_likeliest, weights_in
 from prunedata.counting.batches import NOTHING
 from prunedata.counting.counts import Tally
 from prunedata.errors import LossError
@@ -32,6 +32,7 @@ class GraphRecorder(StepRecorder):
 
         self._ids, self._losses, self._batches = room(tf.int64), room(dtype), room(tf.int64)
         self._said: Any = None  # what logits say, once some came
+        self._labels: Any = None  # once some came
         self._classes = 0
         self._fill, self._batch = (tf.Variable(0, dtype=tf.int64, trainable=False) for _ in range(2))
         if pruner.is_weighed:
@@ -63,13 +64,16 @@ class GraphRecorder(StepRecorder):
         self._applied.assign(1)
         return tf.gather(self._weights, ids), tf.gather(self._counting, ids) > 0
 
-    def add(self, ids: Any, losses: Any, logits: Any = None) -> None:
+    def add(self, ids: Any, losses: Any, logits: Any = None, labels: Any = None) -> None:
         """Append a batch."""
+        said, labels = None, labels if self._takes_labels else None
         if logits is not None:
             said, self._classes = two_likeliest(logits)
-            with tf.init_scope():  # a step is traced, and a Variable is no part of it
-                if self._said is None:
-                    self._said = tf.Variable(tf.fill([self._room + 1], NOTHING), trainable=False)
+        with tf.init_scope():  # a step is traced, and a Variable is no part of it
+            if said is not None and self._said is None:
+                self._said = tf.Variable(tf.fill([self._room + 1], NOTHING), trainable=False)
+            if labels is not None and self._labels is None:
+                self._labels = tf.Variable(tf.fill([self._room + 1], UNSEEN), trainable=False)
         ids, losses = tf.convert_to_tensor(ids, tf.int64), tf.cast(losses, self._losses.dtype)
         ids.shape.assert_is_compatible_with(losses.shape)
         # Without them a step for which there is no data left could count up before it fails: if the size of a batch
@@ -80,9 +84,10 @@ class GraphRecorder(StepRecorder):
             batches = tf.fill([size], self._batch.read_value())
             for variable, values in ((self._ids, ids), (self._losses, losses), (self._batches, batches)):
                 variable.scatter_update(tf.IndexedSlices(values, places))
-            if self._said is not None:
-                said = tf.fill([size], NOTHING) if logits is None else said
-                self._said.scatter_update(tf.IndexedSlices(said, places))
+            for variable, came, none in ((self._said, said, NOTHING), (self._labels, labels, UNSEEN)):
+                if variable is not None:
+                    values = tf.fill([size], none) if came is None else tf.cast(came, tf.int32)
+                    variable.scatter_update(tf.IndexedSlices(values, places))
             self._fill.assign_add(size)
             self._batch.assign_add(1)
 
@@ -105,6 +110,8 @@ class GraphRecorder(StepRecorder):
             )
         ids, losses, batches = (each.numpy()[:fill] for each in (self._ids, self._losses, self._batches))
         sizes = np.diff([0, *(np.flatnonzero(np.diff(batches)) + 1), fill])
+        if self._labels is not None:
+            self._see_labels(ids, self._labels.numpy()[:fill])
         if self._said is None:
             yield ids, losses, sizes
             return

@@ -34,10 +34,15 @@ class TorchRecorder(StepRecorder):
         return tuple(torch.from_numpy(each).to(ids.device) for each in weights_in(epoch, ids.cpu().numpy()))
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def add(self, ids: Any, losses: Any, logits: Any = None, sizes: Sequence[int] | None = None) -> None:
+    def add(
+        self, ids: Any, losses: Any, logits: Any = None, labels: Any = None, *, sizes: Sequence[int] | None = None
+    ) -> None:
         """Observe a batch, or several."""
         self._handed_over += len(ids)
-        self._losses.add(ids.cpu().numpy(), losses, logits, sizes)
+        places = ids.cpu().numpy()
+        if labels is not None and self._takes_labels and self._pruner.wants_labels:
+            self._see_labels(places, labels.cpu().numpy())
+        self._losses.add(places, losses, logits, sizes)
 
     @staticmethod
     def joined(parts: Sequence[Any]) -> Any:

@@ -11,8 +11,10 @@ from prunedata.errors import PrunedataError
 from prunedata.run.adapter import Adapter
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
-from prunedata.types import Mask, SomeIds, Weights
+from prunedata.types import Array, Mask, SomeIds, Weights
 
+UNSEEN = -1
+"""In the place of the label of a sample whose batch came without labels."""
 RECORDERS = {"tensorflow": "GraphRecorder", "torch": "TorchRecorder", "jax": "JaxRecorder"}
 
 
@@ -20,9 +22,9 @@ class StepRecorder(Adapter):
     """Records the losses of a model's steps, and has what they weigh.
 
     Its ``weights_of(ids)`` returns the weights of a batch's losses and which samples count, shape (n,) each, or None if
-    all are equal; ``add(ids, losses, logits=None)`` records a batch. Both are called within a step. Outside of one,
-    ``add(..., sizes)`` records several batches, of so many samples each, on torch and JAX. ``waiting`` are the ids of
-    the batch that is trained on, shape (n,), until its losses are known.
+    all are equal; ``add(ids, losses, logits=None, labels=None)`` records a batch. Both are called within a step.
+    Outside of one, ``add(..., sizes=sizes)`` records several batches, of so many samples each, on torch and JAX.
+    ``waiting`` are the ids of the batch that is trained on, shape (n,), until its losses are known.
     """
 
     key = "keras"
@@ -31,11 +33,18 @@ class StepRecorder(Adapter):
     def __init__(self, pruner: Pruner) -> None:
         self.waiting: Any = None
         self._pruner, self._handed_over = pruner, 0
+        self._takes_labels = pruner.wants_labels
         self._epoch: Epoch | None = None
 
     def begin_epoch(self, epoch: Epoch) -> None:
         """Begin an epoch, or go on with it."""
         self._epoch, self._handed_over = epoch, 0
+
+    def _see_labels(self, ids: SomeIds, labels: Array) -> None:
+        """Let the run keep the labels of samples, or compare them, but for :data:`UNSEEN` ones."""
+        came = labels != UNSEEN
+        if came.any() and self._pruner.wants_labels:
+            self._pruner.see_labels(ids[came], labels[came], sure=False)
 
     @property
     def count(self) -> int:

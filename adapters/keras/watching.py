@@ -116,7 +116,7 @@ class _Fit(keras.callbacks.Callback):  # type: ignore[misc]
     def _record(self, ids: Any, groups: Any, sizes: list[int]) -> None:
         """Record the losses of batches that have waited."""
         joined, ((losses_of, parts),) = self.recorder.joined, groups  # each batch is a step of its own
-        self.recorder.add(joined(ids), *losses_of(*map(joined, zip(*parts, strict=True))), sizes)
+        self.recorder.add(joined(ids), *losses_of(*map(joined, zip(*parts, strict=True))), sizes=sizes)
 
     def guarded(self, do: Callable[..., object], *given: Any) -> None:
         if not self._stopped:

@@ -591,7 +591,8 @@ class Pruner:
     def wants_labels(self) -> bool:
         """Whether the run has use for labels, was given none, and would keep or compare those of the next batch."""
         engine = self._engine
-        return engine.options.auto and engine.options.labels is None and engine.now.wants_labels
+        has_use = engine.options.auto and engine.options.labels is None
+        return has_use and (engine.opened is None or engine.opened.wants_labels)
 
     def expect_classes(self, classes: int) -> None:
         """Raise :class:`LossError` unless this run has so many classes; for adapters."""

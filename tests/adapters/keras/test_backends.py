@@ -18,6 +18,7 @@ KINDS = ["plain", "own weights", "weights of a policy", "by weight", "by weights
 BOTH = [
     *(f"{BY_HAND}[{kind}]" for kind in KINDS),
     "what_samples_look_like_is_kept_by_itself[False]",
+    "the_labels_of_a_sparse_cross_entropy_are_known[columns0]",
     "a_run_goes_on_in_the_middle_of_an_epoch[left out]",
     "a_step_of_ones_own_is_warned_unless_it_asks_for_factors",
     f"{OWN}[Own]",

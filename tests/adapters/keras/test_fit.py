@@ -382,6 +382,21 @@ def test_what_samples_look_like_is_kept_by_itself(jit):
     assert (pruner.arrays["guess"] != DIGITS).all()
 
 
+@pytest.mark.parametrize("columns", [(), (1,)])
+def test_the_labels_of_a_sparse_cross_entropy_are_known(columns):
+    wrong = np.random.default_rng(0).random(SAMPLES) < 0.2
+    labels = np.where(wrong, (DIGITS + 1) % 10, DIGITS)
+    labels[7] = -100
+    loss, runs = cross_entropy(ignore_class=-100), [Pruner(SAMPLES, epochs=9, labels=given) for given in (labels, None)]
+    for run in runs:
+        model = make_model()
+        model.compile(keras.optimizers.SGD(0.5), loss, jit_compile=model.jit_compile)
+        fit(model, run, data(run, (IMAGES, labels.reshape(-1, *columns))), epochs=9)
+    assert (runs[1].arrays["label"] == np.where(labels < 0, 1, labels + 2)).all()
+    assert runs[0].history[-1]["kept"] == runs[1].history[-1]["kept"]
+    assert runs[0].advice == runs[1].advice
+
+
 def test_of_what_are_no_classes_nothing_is_kept():
     inputs = keras.Input((64,))
     model, pruner = Model(inputs, keras.layers.Dense(10)(inputs)), make_pruner(SAMPLES)
