@@ -46,6 +46,8 @@ class Loops:
         """The batches of a pass that the loop has fetched since it computed a loss, and before the newest loss."""
         self._ahead: int | None = None
         """How many batches the loop fetches before it trains on one, once that is known."""
+        self._comes_back = False
+        """Whether the loop trains again on a batch, as by a second optimizer, after it has fetched the next one."""
         self._others: set[Callable[..., Any]] = set()
         """Loss functions that were called with targets of no batch."""
         self._now: Batch | None = None
@@ -113,6 +115,8 @@ class Loops:
         """A pass came to its end."""
         which.is_over = True
         self._record_late()
+        if self._comes_back:  # to the last batch, too: the epoch ends when the next one begins
+            return
         if self._now is not None and self._now is which.newest and self._now.is_trained:
             self._record_now()
             self._end_epoch()
@@ -147,6 +151,8 @@ class Loops:
                     raise PrunedataError(
                         "it trains on batches that it has kept, as with itertools.cycle(loader) or list(loader)"
                     )
+                if batch is not self._newest[-1] and batch.is_trained:
+                    self._comes_back = True
                 if batch is not self._now or batch.was_trained_by(own):
                     self._record_now()
                     self._now = batch
