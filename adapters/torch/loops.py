@@ -14,7 +14,7 @@ from prunedata.adapters.torch.captured import Captured, watch_functions
 from prunedata.adapters.torch.items import SORTS, Collate, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.adapters.torch.loop_batches import Batch, LoaderPass
-from prunedata.adapters.torch.prints import prints_in
+from prunedata.adapters.torch.prints import prints_in, some_in
 from prunedata.adapters.watched.epochs import LONG, WatchedEpochs
 from prunedata.adapters.watched.gathered import epochs_of
 from prunedata.adapters.watched.shown import Shown
@@ -28,8 +28,6 @@ __all__ = ["Loops"]
 AHEAD, MOST = 3, 64
 """So many of the newest batches may be the one that is trained on, as a loop may fetch the next ones before: at least,
 and at most, if it fetches as many in a row."""
-SOME = 8
-"""Samples by which data without labels are compared."""
 
 
 class Loops:
@@ -248,7 +246,7 @@ class Loops:
                     "a loop of your own leaves samples out by pruner.wrap(loader), in the script: without --leave-out "
                     "it is watched"
                 )
-            self._epochs = epochs_of(self._session)
+            self._epochs = epochs_of(self._session, loader)
             tokenizer = getattr(loader.collate_fn, "tokenizer", None)
             shown = dataset if tokenizer is None else Shown(dataset, tokenizer)
             self._epochs.begin(len(dataset), LONG, dataset=shown, selected=dataset)
@@ -329,8 +327,10 @@ class _Batches:
 
 
 def _has_places(loader: Any) -> bool:
-    """Whether a loader's samples have places in its data set, and nothing prunes it."""
-    if isinstance(loader, PrunedLoader) or isinstance(loader.dataset, IterableDataset) or get_worker_info() is not None:
+    """Whether a loader's samples have places in its data set, and no adapter made it: to prune, or to compare data."""
+    if isinstance(loader, PrunedLoader) or isinstance(loader.dataset, IterableDataset | Indexed):
+        return False
+    if get_worker_info() is not None:
         return False
     try:
         return len(loader.dataset) > 0
@@ -356,6 +356,5 @@ def _are_alike(one: DataLoader[Any], other: DataLoader[Any]) -> bool:
     labels: Any = labels_in(ours), labels_in(theirs)
     if labels[0] is not None and labels[1] is not None:
         return bool(np.array_equal(*labels))
-    some = np.linspace(0, len(ours) - 1, SOME, dtype=np.int64).tolist()  # type: ignore[arg-type]
-    prints = [prints_in(each.dataset, each.num_workers, each)(some) for each in (one, other)]
+    prints = [prints_in(each.dataset, each.num_workers, each)(some_in(ours)) for each in (one, other)]
     return prints[0] == prints[1] and None not in prints[0]

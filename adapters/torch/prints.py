@@ -16,6 +16,8 @@ from prunedata.run.frameworks import names_in
 from prunedata.run.identity import Prints, print_of, prints_by
 from prunedata.run.pruner import Pruner
 
+SOME = 8
+"""Samples of which data are compared in one process, or in those that train together."""
 LONGEST = 60.0  # seconds that a worker may take for a sample. If it takes longer, there is no fingerprint.
 
 
@@ -61,6 +63,11 @@ def prints_in(dataset: Dataset[Any], workers: int, loader: DataLoader[Any] | Non
         return list(DataLoader(_Printed(dataset), sampler=ids, batch_size=None, **options))
 
     return prints
+
+
+def some_in(dataset: Any) -> list[int]:
+    """Return the ids of some samples, spread over a dataset."""
+    return np.linspace(0, len(dataset) - 1, SOME, dtype=np.int64).tolist()
 
 
 def _whole_print(dataset: Any) -> str | None:

@@ -14,9 +14,13 @@ import torch
 import torch.distributed as dist
 
 from prunedata.adapters.torch.losses import two_likeliest
+from prunedata.adapters.torch.prints import prints_in, some_in
 from prunedata.adapters.watched.epochs import WatchedEpochs
+from prunedata.cli.watching.rows import original_rows
 from prunedata.errors import PrunedataError
 from prunedata.run.adapter import Adapter, Delivery
+from prunedata.run.frameworks import labels_in
+from prunedata.run.identity import fingerprint
 from prunedata.run.pruner import Pruner
 from prunedata.types import Ids, SomeIds
 
@@ -26,6 +30,8 @@ OFTEN = 0.01
 """Seconds after which the first process looks again."""
 STOPPED = "stopped"
 """A key: the first process reads nothing more."""
+DATA = "data"
+"""In the place of an epoch's number: what is sent is known of the data that a process reads."""
 Recorded = tuple[Any, ...]
 """Losses, ids, the samples of each batch; guesses, the number of classes, and labels, or None for each."""
 
@@ -37,7 +43,7 @@ class Mail:
         self._store, self.rank, self.processes = store, rank, processes
         self._seconds = seconds
 
-    def send(self, epoch: int, found: list[Recorded] | str) -> None:
+    def send(self, epoch: int | str, found: list[Recorded] | str) -> None:
         """Send what was recorded in an epoch, or a string that says why nothing more will be."""
         text = io.BytesIO()
         torch.save(found if isinstance(found, str) else [tuple(map(_as_tensor, each)) for each in found], text)
@@ -45,7 +51,7 @@ class Mail:
             if not self._store.check([STOPPED]):
                 self._store.set(f"{epoch}/{self.rank}", text.getvalue())
 
-    def receive(self, epoch: int, rank: int) -> list[Recorded]:
+    def receive(self, epoch: int | str, rank: int) -> list[Recorded]:
         """Return what a process has sent of an epoch; raise :class:`PrunedataError` if it sends nothing more."""
         key, until = f"{epoch}/{rank}", monotonic() + self._seconds
         try:
@@ -76,8 +82,8 @@ def _as_array(part: Any) -> Any:
     return part.numpy() if isinstance(part, torch.Tensor) else part
 
 
-def epochs_of(session: Any) -> WatchedEpochs:
-    """Return the epochs of a loop in this process: its own, or its part of those of all."""
+def epochs_of(session: Any, loader: Any) -> WatchedEpochs:
+    """Return the epochs of a loop over a loader in this process: its own, or its part of those of all."""
     if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
         return WatchedEpochs(session)
     try:
@@ -86,7 +92,20 @@ def epochs_of(session: Any) -> WatchedEpochs:
     except Exception as error:
         raise PrunedataError("its processes have no store: start it in one process, and it is watched") from error
     mail = Mail(store, dist.get_rank(), dist.get_world_size())
-    return _Sending(session, mail) if mail.rank else _Gathering(session, mail)
+    known = _known_of(loader)
+    return _Sending(session, mail, known) if mail.rank else _Gathering(session, mail, known)
+
+
+def _known_of(loader: Any) -> Recorded:
+    """Return what is known of a loader's data, to be compared with that of other processes; None where nothing is."""
+    data, some = loader.dataset, some_in(loader.dataset)
+    try:
+        found = prints_in(data, loader.num_workers, loader)([*some, *some])
+    except Exception:  # of the user's data, or of a worker that reads it
+        found = [None] * (2 * len(some))
+    # Of samples that are random all the same, nothing is known.
+    prints = [one if one == again else None for one, again in zip(found[: len(some)], found[len(some) :], strict=True)]
+    return fingerprint((len(data), original_rows(data), labels_in(data))), *prints
 
 
 def _plain(ids: SomeIds, losses: torch.Tensor, logits: Any, labels: Any, sizes: list[int]) -> Recorded:
@@ -99,9 +118,9 @@ def _plain(ids: SomeIds, losses: torch.Tensor, logits: Any, labels: Any, sizes: 
 class _Gathering(WatchedEpochs):
     """Those of the first process, which has the run."""
 
-    def __init__(self, session: Any, mail: Mail) -> None:
+    def __init__(self, session: Any, mail: Mail, known: Recorded) -> None:
         super().__init__(session, ranks=True)
-        self._mail, self._number, self._reports = mail, 0, Adapter()
+        self._mail, self._number, self._reports, self._known = mail, 0, Adapter(), known
 
     def begin(self, samples: int, epochs: int, *, rows: Ids | None = None, **options: Any) -> Pruner:
         """As that of one process, without the adapter that would join the others."""
@@ -130,9 +149,20 @@ class _Gathering(WatchedEpochs):
 
     def _gather(self) -> None:
         for rank in range(1, self._mail.processes):
+            if not self._number:
+                self._check_data(rank, *self._mail.receive(DATA, rank))
             for found in self._mail.receive(self._number, rank):
                 self._record(*found)
         self._number += 1
+
+    def _check_data(self, rank: int, known: Recorded) -> None:
+        """Raise if a process reads other data, as shards of its own: the same id is another sample there."""
+        both = zip(self._known, known, strict=True)
+        if any(one != other for one, other in both if one is not None and other is not None):
+            raise PrunedataError(
+                f"process {rank} reads other data than the first one: let all read the same, and a DistributedSampler "
+                "divide it"
+            )
 
     def stop(self, error: Exception) -> None:
         """Stop recording, in all processes."""
@@ -147,9 +177,10 @@ class _Gathering(WatchedEpochs):
 class _Sending(WatchedEpochs):
     """Those of another process, which has no run."""
 
-    def __init__(self, session: Any, mail: Mail) -> None:
+    def __init__(self, session: Any, mail: Mail, known: Recorded) -> None:
         super().__init__(session, ranks=True)
         self._mail, self._number, self._why = mail, 0, ""
+        mail.send(DATA, [known])
         self._found: list[Recorded] = []
 
     def begin(self, samples: int, epochs: int, *, rows: Ids | None = None, **options: Any) -> Any:

@@ -317,6 +317,13 @@ def of_dicts(training, epochs):
             plainly(training, batch["values"], batch["labels"], batch["places"])
 
 
+def of_dicts_by_closures(training, epochs):
+    """Data made anew are compared by samples that a worker reads, while a batch is trained on several times."""
+    for _ in range(epochs):
+        for batch in loader(Places(), num_workers=1):
+            by_closures(training, batch["values"], batch["labels"], batch["places"])
+
+
 def of_one_batch(training, epochs):
     batch = next(iter(loader(batch_size=SAMPLES)))
     for _ in range(epochs):
@@ -349,7 +356,7 @@ LOOPS = {
     "summed": summed, "threes": partial(summed, together=3),
     "in turn": in_turn, "two in turn": partial(in_turn, together=2), "all in turn": partial(in_turn, together=None),
     "validation within": over(with_a_validation_within), "steps": by_steps, "endless": endless,
-    "dicts": of_dicts, "objects": of_objects, "closures": over(by_closures),
+    "dicts": of_dicts, "dicts, closures": of_dicts_by_closures, "objects": of_objects, "closures": over(by_closures),
 }  # fmt: skip
 
 

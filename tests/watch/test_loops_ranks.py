@@ -96,14 +96,20 @@ def test_two_processes_make_one_run(script, command, tmp_path):
     assert np.isin(told[:8], np.load(tmp_path / "wrong.npy")).sum() >= 7
 
 
+SORTS = "collate = (lambda rows: default_collate(sorted(rows, key=lambda row: row[0][0].item()))) if RANK else collate"
+SHARDS = "train = torch.utils.data.Subset(train, range(RANK, 240, 2)); sampler = DistributedSampler(train, 1, 0)"
+
+
 @pytest.mark.slow
-def test_one_that_cannot_be_watched_stops_all_and_they_train_on(tmp_path):
-    sorts = (
-        "collate = (lambda rows: default_collate(sorted(rows, key=lambda row: row[0][0].item()))) if RANK else collate"
-    )
-    done, same = run_both(tmp_path, DDP.replace("# and here", sorts), command=TORCHRUN)
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [(SORTS, "process 1: its collate function changes the order"), (SHARDS, "process 1 reads other data")],
+    ids=["sorts", "shards"],
+)
+def test_one_that_cannot_be_watched_stops_all_and_they_train_on(line, why, tmp_path):
+    done, same = run_both(tmp_path, DDP.replace("# and here", line), command=TORCHRUN)
     assert same
-    assert "prunedata: watched no longer: process 1: its collate function changes the order" in done.stderr
+    assert f"prunedata: watched no longer: {why}" in done.stderr
     assert not (tmp_path / "train.zarr").exists()  # it would be empty
 
 
