@@ -149,7 +149,8 @@ class Meter:
         ``sizes``, shape (batches,): how many of them each batch has; at least 1.
         """
         starts = sizes.cumsum() - sizes
-        places = self.place + self.processes * (starts + (sizes - 1) / 2)  # a batch is of one moment
+        # A batch is of one moment: the middle of those of all processes, as of one batch of one process.
+        places = self.place + self.processes * (starts + sizes / 2) - 1 / 2
         found = np.add.reduceat(rises, starts, dtype=np.float64)
         sums = np.stack([found, places * found, np.add.reduceat(rises * rises, starts, dtype=np.float64)])
         sums[:, 0] += self.sums.rises, self.sums.products, self.sums.squares

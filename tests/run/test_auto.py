@@ -280,7 +280,7 @@ def test_how_far_losses_fall_within_an_epoch_is_the_same_over_ranks_and_resumed(
         order.end_epoch()
     for found in in_ranks(then, go_on):
         assert found[0] is None
-        assert found[1:] == pytest.approx(expected[1:], abs=0.1)
+        assert found[1:] == pytest.approx(expected[1:], abs=1e-5)
 
 
 @pytest.mark.parametrize(
