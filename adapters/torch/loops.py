@@ -37,6 +37,8 @@ class Loops:
     if its result got a gradient: the loss of a validation gets none.
     """
 
+    UNSEEN = "its loop calls no loss function of PyTorch's with targets of its batches"
+
     def __init__(self, session: Any) -> None:
         self._session = session
         self._newest: deque[Batch] = deque()
@@ -264,6 +266,16 @@ class Loops:
         if epochs is not None:
             epochs.close(True)
 
+    @property
+    def has_batches(self) -> bool:
+        """Whether loops have got batches."""
+        return bool(self._newest)
+
+    @property
+    def sees_no_losses(self) -> bool:
+        """Whether they have, and no loss is about to be recorded."""
+        return self.has_batches and self._now is None
+
     def close(self) -> None:
         """The process ends."""
         atexit.unregister(self.close)
@@ -275,8 +287,8 @@ class Loops:
         try:
             self._record_late()
             self._record_now()
-            if self._session.trains and self._newest and not self._session.has_begun:
-                self.stop("its loop calls no loss function of PyTorch's with targets of its batches")
+            if self._session.trains and self.sees_no_losses and not self._session.has_begun:
+                self.stop(self.UNSEEN)
             self._end_run()
         except Exception as error:
             self._session.say(f"not watched: {error}")

@@ -40,14 +40,17 @@ class WatchedRun:
     def __init__(self, pruner: Pruner, place: Path | None, dataset: Any, rows: Any) -> None:
         self.pruner, self.place, self.dataset, self.rows = pruner, place, dataset, rows
         self.told = 0  # epochs after which its suspects were listed
+        self._kept = 0, 0  # epochs after which previews were written, and the number of samples
 
     def keep_previews(self, alike: AbstractContextManager[object] | None = None, most: int = MOST) -> None:
         """Write previews of the most suspect samples beside the run, if it has a store and observed anything.
 
         ``alike`` leaves a framework's random numbers as they were: transforms draw some when samples are read. ``most``
-        is the number of samples.
+        is the number of samples. Those that were written since the last epoch are not written again.
         """
-        if self.place is not None and self.pruner.history:
+        epochs = len(self.pruner.history)
+        if self.place is not None and epochs and self._kept < (epochs, most):
+            self._kept = epochs, most
             with own_draws_kept(self.dataset), drawn_alike(alike or nullcontext()):
                 keep_previews(self.place, self.pruner, self.dataset, self.rows, most)
 
@@ -74,13 +77,8 @@ class _Live(Adapter):
         self._session, self._run = session, run
 
     def epoch_ended(self, record: dict[str, Any]) -> None:
-        """List the suspects; if that fails, the training continues."""
-        try:
-            torch = import_module(f"{ADAPTERS}.torch.seeds") if "torch" in sys.modules else None
-            self._run.keep_previews(None if torch is None else torch.drawing_alike(), self._session.settings.top)
-            self._run.tell(self._session.settings.top)
-        except Exception as error:
-            self._session.say(f"{self._run.place} cannot be shown: {error}")
+        """List the suspects."""
+        self._session.show(self._run, self._session.settings.top)
 
 
 class Session:
@@ -99,6 +97,9 @@ class Session:
         self._process = os.getpid()
         atexit.register(self._tell)
         leave_out_own_frames()
+        shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+        if shell is not None:  # what a notebook's process prints when it ends, nobody sees
+            shell.events.register("post_run_cell", self._cell_ended)
 
     @staticmethod
     @cache
@@ -168,9 +169,39 @@ class Session:
             self._printed.add(text)
             print(f"prunedata: {printable(text)}", file=sys.stderr, flush=True)
 
+    def show(self, run: WatchedRun, most: int) -> None:
+        """List the suspects of a run while its program goes on, with previews; if that fails, the program continues."""
+        try:
+            torch = import_module(f"{ADAPTERS}.torch.seeds") if "torch" in sys.modules else None
+            run.keep_previews(None if torch is None else torch.drawing_alike(), most)
+            run.tell(self.settings.top)
+        except Exception as error:
+            self.say(f"{run.place} cannot be shown: {error}")
+
+    def _say_if_unwatched(self) -> None:
+        """Say it if an optimizer has taken steps and no run has begun."""
+        if not self.trains or self.has_begun or self._printed:
+            return
+        loops = vars(self).get("loops")
+        if loops is None or not loops.has_batches:
+            self.say("not watched: its loop takes no batches from PyTorch's DataLoader over a data set with a length")
+        elif loops.sees_no_losses:
+            self.say(f"not watched: {loops.UNSEEN}")
+
+    def _cell_ended(self, _: Any) -> None:
+        """Print the suspects below a notebook's cell that has trained an epoch."""
+        if self.is_forked:
+            return
+        self._say_if_unwatched()
+        for run in self.runs:
+            if len(run.pruner.history) != run.told:
+                self.show(run, MOST)
+
     def _unused_place(self) -> Path:
         """Make an unused place in the folder, named as the program: another process may look for one now."""
         program = Path(getattr(sys.modules.get("__main__"), "__file__", None) or sys.argv[0] or "run")
+        if program.stem == "ipykernel_launcher":
+            program = Path(os.environ.get("JPY_SESSION_NAME") or "notebook")  # JupyterLab tells the notebook's path
         name = program.parent.name if program.stem == "__main__" else program.stem
         for number in count(1):
             place = self.settings.folder / f"{name}{'' if number == 1 else f'-{number}'}.zarr"
@@ -188,8 +219,7 @@ class Session:
         """Print the suspects when the process ends."""
         if self.is_forked:
             return
-        if self.trains and not self.has_begun and not self._printed:
-            self.say("not watched: its loop takes no batches from PyTorch's DataLoader over a data set with a length")
+        self._say_if_unwatched()
         for run in self.runs:
             try:
                 if run.forget_if_empty() and not self._printed:
