@@ -50,6 +50,8 @@ class Loops:
         """Whether the loop trains again on a batch, as by a second optimizer, after it has fetched the next one."""
         self._others: set[Callable[..., Any]] = set()
         """Loss functions that were called with targets of no batch."""
+        self._varies = False
+        """Whether any of them was called with a batch's target of several numbers."""
         self._now: Batch | None = None
         """The batch that the newest call belongs to."""
         self._late: list[Batch] = []
@@ -141,7 +143,7 @@ class Loops:
             try:
                 target = args[1] if len(args) > 1 else options.get("target")
                 batch = self._batch_of(target, own) if isinstance(target, torch.Tensor) else None
-                if batch is None:
+                if batch is None or self._is_by_chance(batch, target, own):
                     self._others.add(own)
                     result.register_hook(self._strange)
                     return
@@ -194,6 +196,16 @@ class Loops:
         if not batch.of.is_over:  # else no further batch has come
             self._ahead = len(newest) - 1 - newest.index(batch)
         return batch
+
+    def _is_by_chance(self, batch: Batch, target: torch.Tensor, own: Callable[..., Any]) -> bool:
+        """Whether a target of one number may equal a tensor of its batch by chance, as a GAN's for its own images.
+
+        A folder of images may have a single class. Where batches have several, one of only one class is right.
+        """
+        if self._varies or own not in self._others or target.numel() < 2 or batch.has_itself(target):
+            return False
+        self._varies = bool((target != target.flatten()[0]).any())
+        return not self._varies
 
     # -- its run
 

@@ -628,6 +628,22 @@ def of_two(training, epochs):
             training.step(both)
 
 
+class OfOneClass(TwoClasses):
+    """Images in a folder, whose class is 0."""
+
+    def __getitem__(self, place):
+        return DATA[place][0], 0
+
+
+def with_a_generator(training, epochs):
+    """As of a GAN, whose labels say which images are generated: 0, as the class of all."""
+    for _ in range(epochs):
+        for values, _ in loader(OfOneClass()):
+            real, generated = (training.net(each)[:, 0].sigmoid() for each in (values, torch.rand(values.shape)))
+            loss = F.binary_cross_entropy(real, torch.ones(len(real)))
+            training.step(loss + F.binary_cross_entropy(generated, torch.zeros(len(real))))
+
+
 def in_a_cycle(training, epochs):
     for batch in islice(cycle(loader()), epochs * 8):
         plainly(training, *batch)
@@ -662,10 +678,11 @@ def test_where_the_batches_of_a_pass_come_again_the_next_are_not_watched(loop, w
         (over(in_halves), "not watched: its loss is computed with targets that are not in the batches"),
         (over(plainly, collate_fn=longest_first), "watched no longer: its collate function changes the order"),
         (over(plainly, collate_fn=but_the_first), "a loss for each sample"),
+        (with_a_generator, "not watched: its loss is computed with targets that are not in the batches"),
         (in_long_lists, "not watched: it trains on batches that it has kept"),
         (of_two, "watched no longer: it trains on several loaders in turn"),
     ],
-    ids=["own loss", "own target", "own target, persistent", "halves", "sorts", "drops", "lists", "two"],
+    ids=["own loss", "own target", "own target, persistent", "halves", "sorts", "drops", "GAN", "lists", "two"],
 )
 def test_what_cannot_be_watched_is_said_once_and_trains_on(loop, why, watch):
     _, runs, told = watch(loop)
