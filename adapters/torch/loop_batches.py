@@ -26,14 +26,18 @@ _PLACES = count()
 
 
 class LoaderPass:
-    """One pass over a loader."""
+    """One pass over a loader, which began after so many steps of optimizers."""
 
-    def __init__(self, loader: DataLoader[Any]) -> None:
-        self.loader = loader
+    def __init__(self, loader: DataLoader[Any], steps: int) -> None:
+        self.loader, self.steps = loader, steps
         self.batches, self.length = 0, _length_of(loader)
         self.newest: Batch | None = None
         self.is_over = self.is_left = False
         """Whether it came to its end, and whether its epoch has ended."""
+        self.waiting: list[tuple[SomeIds, Captured]] = []
+        """Losses that may be of no training, until an optimizer takes a step."""
+        self.is_other: bool | None = None
+        """Whether it is over other data than those of the run, once that was compared."""
 
 
 class Batch:

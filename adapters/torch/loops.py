@@ -65,6 +65,9 @@ class Loops:
         """The passes of the open epoch, if each was left after its first batch."""
         self._known: list[DataLoader[Any]] = []
         """A loader of each run, newest last."""
+        self._steps = 0
+        """How many steps optimizers have taken."""
+        self._counts = register_optimizer_step_post_hook(self._count)
         self._handle: Any = None
         """Takes the hook for optimizers' steps away, while there is one."""
         self._stopped = False
@@ -78,7 +81,7 @@ class Loops:
         seen = loader.persistent_workers or torch.is_grad_enabled()
         batches = self.with_ids(loader, own) if seen else own(loader)
         # Also of an iterator that a pass or a state_dict() before has made.
-        return _Batches(self, LoaderPass(loader), batches) if _has_ids(batches) else batches
+        return _Batches(self, LoaderPass(loader, self._steps), batches) if _has_ids(batches) else batches
 
     def with_ids(self, loader: DataLoader[Any], own: Callable[[Any], Any]) -> Any:
         """Call a method of a loader. An iterator that it makes yields the batches with their ids, if it is watched."""
@@ -116,14 +119,19 @@ class Loops:
     def ended(self, which: LoaderPass) -> None:
         """A pass came to its end."""
         which.is_over = True
+        which.waiting.clear()
         self._record_late()
         if self._comes_back:  # to the last batch, too: the epoch ends when the next one begins
             return
         if self._now is not None and self._now is which.newest and self._now.is_trained:
             self._record_now()
-            self._end_epoch()
+            if self._pass is which:
+                self._end_epoch()
         elif self._handle is None and not self._stopped:  # the loop may still train on batches of the pass
             self._handle = register_optimizer_step_post_hook(self._stepped)
+
+    def _count(self, *_: Any) -> None:
+        self._steps += 1
 
     def _stepped(self, *_: Any) -> None:
         """An optimizer took a step, after the loop has got the last batch of a pass."""
@@ -141,7 +149,7 @@ class Loops:
         """The loop has called a loss function, as for :meth:`Captured.take`."""
         if self._newest and not self._stopped and not self._session.in_trainer:
             try:
-                target = args[1] if len(args) > 1 else options.get("target")
+                target: Any = args[1] if len(args) > 1 else options.get("target")
                 batch = self._batch_of(target, own) if isinstance(target, torch.Tensor) else None
                 if batch is None or self._is_by_chance(batch, target, own):
                     self._others.add(own)
@@ -219,11 +227,17 @@ class Loops:
             return
         self._has_strange = False
         try:
-            epochs = self._epochs_of(batch.of)
-            if not len(batch.ids):
-                raise PrunedataError(SORTS)
-            epochs.record_captured(batch.ids, batch.captured, None)
+            if len(waiting := batch.of.waiting) < MOST:
+                waiting.append((batch.ids, batch.captured))
             batch.begin_again()
+            if self._is_no_training(batch.of):
+                return
+            epochs = self._epochs_of(batch.of)
+            for ids, captured in waiting:
+                if not len(ids):
+                    raise PrunedataError(SORTS)
+                epochs.record_captured(ids, captured, None)
+            waiting.clear()
         except Exception as error:
             self.stop(str(error))
 
@@ -234,6 +248,14 @@ class Loops:
         for self._now in late:
             self._record_now()
         self._now = now
+
+    def _is_no_training(self, which: LoaderPass) -> bool:
+        """Whether other data than those of the run only get gradients, as where a network is tested by an attack."""
+        if self._epochs is None or which is self._pass or self._steps > which.steps or not self._session.trains:
+            return False
+        if which.is_other is None:
+            which.is_other = not _are_alike(which.loader, self._known[-1])
+        return which.is_other
 
     def _epochs_of(self, which: LoaderPass) -> WatchedEpochs:
         """Return the epochs of the run that a pass belongs to. One over other data begins another run."""
@@ -294,6 +316,7 @@ class Loops:
         if self._session.is_forked:
             return
         self._undo()
+        self._counts.remove()
         self._hear_no_steps()
         Captured._open = None
         try:
@@ -335,7 +358,7 @@ class _Batches:
     def __next__(self) -> Any:
         if self._of.batches >= self._of.length:  # of a loader that never ends
             self._loops.ended(self._of)
-            self._of = LoaderPass(self._of.loader)
+            self._of = LoaderPass(self._of.loader, self._of.steps)
         try:
             ids, batch = next(self._inner)
         except StopIteration:

@@ -462,6 +462,44 @@ def test_a_loop_of_very_many_epochs_is_watched_for_so_many(watch, monkeypatch):
     assert [record["observed"] for record in run.history] == [SAMPLES] * 2
 
 
+@pytest.mark.parametrize("within", [False, True])
+def test_a_test_by_an_attack_is_no_training(within, watch):
+    """Its gradients are those of the inputs. It may stand within an epoch, or after one."""
+
+    def loop(training, epochs):
+        for _ in range(epochs):
+            for batch in loader():
+                plainly(training, *batch)
+                if within and training.visits.sum() % SAMPLES == 3 * BATCH:
+                    attack(training)
+            if not within:
+                attack(training)
+
+    def attack(training):
+        for values, labels, _ in loader(OTHERS, batch_size=1):
+            F.cross_entropy(training.net(values.requires_grad_()), labels).backward()
+
+    training, (run,), told = watch(loop)
+    assert told == ""
+    np.testing.assert_array_equal(run.visits, training.visits)
+    assert [record["observed"] for record in run.history] == [SAMPLES] * 3
+
+
+def test_other_data_are_trained_on_from_the_first_batch_of_several_for_a_step(watch):
+    def loop(training, epochs):
+        for data in (OTHERS, DATA):
+            for _ in range(epochs):
+                for place, (values, labels, _) in enumerate(batches := loader(data), 1):
+                    (F.cross_entropy(training.net(values), labels) / 4).backward()
+                    if place % 4 == 0 or place == len(batches):
+                        training.optimizer.step()
+                        training.optimizer.zero_grad()
+
+    _, runs, told = watch(loop)
+    assert told == ""
+    assert [record["observed"] for run in runs for record in run.history] == [70] * 3 + [SAMPLES] * 3
+
+
 def test_what_a_sample_looks_like_is_kept(watch):
     _, (run,), _ = watch(over(plainly))
     assert (run.arrays["guess"] >= 0).all()
