@@ -117,7 +117,7 @@ class Captured:
         if len(ours) != 1 or self._turned:
             return None
         losses_of, given = ours[0].of, ours[0].given
-        if losses_of is None or not losses_of.is_row_by_row or any(len(each) != self._samples for each in given):
+        if ours[0].is_computed or not losses_of.is_row_by_row or any(len(each) != self._samples for each in given):
             return None
         return losses_of, given
 
@@ -132,7 +132,19 @@ class Captured:
             return later[0](*(joined([each]) for each in later[1]))
 
     def _ours(self, returned: Any) -> "list[_Call]":
-        return [call for call in self._calls if call.result is returned] or self._calls
+        """Return the calls that count. Where samples are mixed, one with the labels of those mixed in does not."""
+        ours = list[_Call]()
+        for call in [call for call in self._calls if call.result is returned] or self._calls:
+            like = next((at for at, other in enumerate(ours) if call.is_mixed_with(other)), None)
+            if like is None:
+                ours.append(call)
+            elif self._has(call.target) and not self._has(ours[like].target):
+                ours[like] = call
+        return ours
+
+    def _has(self, target: Any) -> bool:
+        """Whether a target is a tensor of the batch."""
+        return any(isinstance(each, torch.Tensor) and _are_equal(each, target) for each in tree_leaves(self._batch))
 
     def keep(self, which: list[bool]) -> None:
         """Forget all other calls."""
@@ -152,30 +164,45 @@ class Captured:
         of_samples = isinstance(args[0], torch.Tensor) and args[0].shape[:1] == (self._samples,)
         sizes = set[int]() if of_samples else _first_sizes(args)
         self._turned |= _is_turned(args[1], self._batch, self._samples)
-        if all(isinstance(each, torch.Tensor) and each.ndim and each.numel() <= SMALL for each in args):
-            self._calls.append(_Call(own.__name__, result, losses_of, tuple(map(_copied, args)), sizes))
-        else:
-            with torch.no_grad():
-                self._calls.append(_Call(own.__name__, result, None, losses_of.each(*args), sizes))
+        is_large = not all(isinstance(each, torch.Tensor) and each.ndim and each.numel() <= SMALL for each in args)
+        with torch.no_grad():
+            given = losses_of.each(*args) if is_large else tuple(map(_copied, args))
+        self._calls.append(_Call(result, losses_of, args[0], args[1], sizes, given, is_large))
         return True
 
 
 class _Call(NamedTuple):
-    """A call of the loss function of this name, and what it returned."""
+    """A call of a loss function with these outputs and this target, and what it returned."""
 
-    name: str
     result: Any
-    of: "_Losses | None"
-    """The function with its other arguments, or None if its losses were computed at once."""
-    given: tuple[Any, ...]
-    """Its inputs, or its losses with their mask."""
+    of: "_Losses"
+    """The function with its other arguments."""
+    outputs: Any
+    target: Any
     sizes: set[int]
     """What :func:`_first_sizes` has of its inputs."""
+    given: tuple[Any, ...]
+    """Copies of its inputs, or its losses with their mask, if they were computed at once."""
+    is_computed: bool
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return self.of.own.__name__
 
     def losses(self) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return what :meth:`_Losses.each` does."""
-        losses, mask = self.given if self.of is None else self.of.each(*(joined([each]) for each in self.given))
+        losses, mask = self.given if self.is_computed else self.of.each(*(joined([each]) for each in self.given))
         return losses, mask
+
+    def is_mixed_with(self, other: "_Call") -> bool:
+        """Whether both compare the same outputs with the same labels, in two orders of the samples, as mixup does."""
+        if self.of != other.of or not _are_one(self.outputs, other.outputs):
+            return False
+        targets: Any = self.target, other.target
+        if any(not isinstance(each, torch.Tensor) or not each.ndim for each in targets):
+            return False
+        return _are_equal(*(each.sort(0).values for each in targets))
 
 
 class _Losses:
@@ -234,6 +261,19 @@ def _names(own: Callable[..., Any]) -> tuple[str, ...]:
 def _copied(given: torch.Tensor) -> Any:
     """Return a copy, with which losses are computed as autocast does: its numbers of 16 bits would round them."""
     return kept(given.float() if given.dtype in NARROW else given)
+
+
+def _are_one(one: Any, other: Any) -> bool:
+    """Whether outputs are the same, or the same view of all numbers of the same tensor."""
+    if one is other or not (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)):
+        return one is other
+    base = one._base
+    return base is not None and base is other._base and one.shape == other.shape and one.numel() == base.numel()
+
+
+def _are_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    alike = (one.shape, one.dtype, one.device) == (other.shape, other.dtype, other.device)
+    return alike and (one is other or torch.equal(one, other))
 
 
 def _first_sizes(given: Any) -> set[int]:

@@ -148,7 +148,7 @@ def _held(leaf: torch.Tensor) -> Callable[[], torch.Tensor | None]:
 def _is_of(leaf: torch.Tensor, target: torch.Tensor) -> bool:
     """Whether a target is a tensor of a batch, as it is or one hot, a column, the end, or all but the first token."""
     if leaf.ndim == 1 and target.ndim == 2 and len(leaf) == len(target) and target.shape[1] > 1:
-        return _are_equal(leaf, target.argmax(1)) and _is_of_labels(target)
+        return _is_of_labels(target) and _has_labels(target, leaf)
     if _are_equal(leaf, target):
         return True
     if leaf.ndim == target.ndim == 3 and len(leaf) == len(target):  # of a series the end is predicted
@@ -171,6 +171,14 @@ def _is_of_labels(target: torch.Tensor) -> bool:
     rows, classes = target.shape
     lowest = int((target == target.min()).sum())
     return lowest >= (max(rows * (classes - 2), 2) if rows > 1 else classes - 1)
+
+
+def _has_labels(target: torch.Tensor, leaf: torch.Tensor) -> bool:
+    """Whether probabilities of classes have a part for the label of each row, which may be mixed with another."""
+    labels = leaf.long()
+    if not _are_equal(leaf, labels) or labels.min() < 0 or labels.max() >= target.shape[1]:
+        return False
+    return bool((target.gather(1, labels[:, None]) > target.min()).all())
 
 
 def _are_equal(leaf: torch.Tensor, target: torch.Tensor) -> bool:

@@ -230,6 +230,38 @@ def test_as_many_places_as_samples_hide_no_order(loss, is_turned):
         assert torch.equal(captured_losses(loss, TURNED), captured_losses(loss))
 
 
+LABELS, MIXED = TAGS[:, 1], TAGS[:, 1].roll(1)
+
+
+@pytest.mark.parametrize(("targets", "batch"), [
+    ([LABELS, MIXED], ()), ([MIXED, LABELS], [ROWS, LABELS]), ([LABELS, LABELS.clone()], ()),
+    ([TAGS[:, 2:].flatten(), TAGS[:, 2:].roll(1, 0).flatten()], ()),
+])  # fmt: skip
+@pytest.mark.parametrize("of_views", [False, True])
+def test_labels_of_samples_that_were_mixed_in_do_not_count(targets, batch, of_views):
+    """As mixup does, where one loss is over the same outputs as another, with the same labels in another order."""
+
+    def loss():
+        outputs = LAYER(ROWS[:, : len(targets[0]) // 4])
+        ours, theirs = ([outputs.view(-1, 3)] * 2) if not of_views else (outputs.view(-1, 3), outputs.view(-1, 3))
+        return 0.3 * F.cross_entropy(ours, targets[0]) + 0.7 * F.cross_entropy(theirs, targets[1])
+
+    own = targets[1] if batch else targets[0]
+    each = F.cross_entropy(LAYER(ROWS[:, : len(own) // 4]).view(-1, 3), own, reduction="none").detach()
+    torch.testing.assert_close(captured_losses(loss, batch), each.view(4, -1).mean(1))
+
+
+@pytest.mark.parametrize("loss", [
+    lambda scores: [F.cross_entropy(scores, LABELS), F.cross_entropy(scores, LABELS, label_smoothing=0.1)],
+    lambda scores: [F.cross_entropy(scores, LABELS), F.cross_entropy(scores, (LABELS + 1) % 3)],
+    lambda scores: [F.cross_entropy(scores, LABELS), F.cross_entropy(scores.flip(0), MIXED)],
+    lambda scores: [F.mse_loss(scores[:, at], torch.ones(4)) for at in (0, 1)],
+], ids=["options", "labels", "outputs", "columns"])  # fmt: skip
+def test_other_losses_of_one_step_are_added(loss):
+    expected = [captured_losses(lambda at=at: loss(LAYER(ROWS[:, 1]))[at]) for at in (0, 1)]
+    torch.testing.assert_close(captured_losses(lambda: sum(loss(LAYER(ROWS[:, 1])))), sum(expected))
+
+
 class Operations(TorchDispatchMode):
     def __init__(self):
         super().__init__()

@@ -181,11 +181,26 @@ def with_the_others(training, values, labels, places):
     training.step(loss + F.cross_entropy(training.net(values), placed(labels.roll(1))))
 
 
-def softly(training, values, labels, places):
+def softly(training, values, labels, places, share=0.8):
     logits, wanted = training.net(values), F.one_hot(labels, 3).float()
-    wanted = 0.8 * (0.9 * wanted + 0.1 / 3) + 0.2 * (0.9 * wanted + 0.1 / 3).roll(1, 0)
+    wanted = share * (0.9 * wanted + 0.1 / 3) + (1 - share) * (0.9 * wanted + 0.1 / 3).roll(1, 0)
     training.note(F.cross_entropy(logits, wanted, reduction="none"), places)
     training.step(F.cross_entropy(logits, placed(wanted)))
+
+
+def mixed_before(training, epochs, **options):
+    """Whose batches have the labels of the samples that were mixed in, too."""
+
+    def mixed(rows):
+        values, labels, places = default_collate(rows)
+        return 0.3 * values + 0.7 * values.roll(1, 0), labels, labels.roll(1), places
+
+    batches = loader(collate_fn=mixed, **options)
+    for _ in range(epochs):
+        for values, labels, others, places in batches:
+            logits = training.net(values)
+            training.note(F.cross_entropy(logits, labels, reduction="none"), places)
+            training.step(0.3 * F.cross_entropy(logits, placed(labels)) + 0.7 * F.cross_entropy(logits, placed(others)))
 
 
 def of_series(training, epochs):
@@ -348,6 +363,8 @@ LOOPS = {
     "weights": over(weighted), "accumulation": over(in_parts), "logarithms": over(of_logarithms),
     "one hot": over(one_hot), "of itself": over(of_itself), "another target": over(with_another_target),
     "teacher": over(with_a_teacher), "teacher, many": over(with_a_teacher, batch_size=4), "soft": over(softly),
+    "soft, of others": over(partial(softly, share=0.3)), "mixed before": mixed_before,
+    "mixed before, few": partial(mixed_before, batch_size=2),
     "mixed": over(with_the_others), "mixed, many": over(with_the_others, batch_size=8), "series": of_series,
     "tasks": of_two_tasks,
     "validation": over(with_a_validation), "persistent": over(plainly, **LIVE_ON),
