@@ -30,6 +30,11 @@ FUNCTIONS = (
     "kl_div",
     "poisson_nll_loss",
     "gaussian_nll_loss",
+    "soft_margin_loss",
+    "hinge_embedding_loss",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
 )
 """The loss functions of ``torch.nn.functional``, which the modules of ``torch.nn`` call too."""
 OF_CLASSES = "cross_entropy", "nll_loss"

@@ -230,6 +230,18 @@ def test_as_many_places_as_samples_hide_no_order(loss, is_turned):
         assert torch.equal(captured_losses(loss, TURNED), captured_losses(loss))
 
 
+SIGNS = 2 * F.one_hot(TAGS[:, 0], 3) - 1
+
+
+@pytest.mark.parametrize(("function", "targets"), [
+    (F.soft_margin_loss, SIGNS), (F.hinge_embedding_loss, SIGNS), (F.multi_margin_loss, TAGS[:, 0]),
+    (F.multilabel_margin_loss, SIGNS), (F.multilabel_soft_margin_loss, SIGNS.clamp(min=0)),
+])  # fmt: skip
+def test_losses_of_margins_are_those_of_samples(function, targets):
+    each = function(LAYER(ROWS[:, 0]), targets, reduction="none").detach()
+    torch.testing.assert_close(captured_losses(lambda: function(LAYER(ROWS[:, 0]), targets)), each.view(4, -1).mean(1))
+
+
 LABELS, MIXED = TAGS[:, 1], TAGS[:, 1].roll(1)
 
 
