@@ -4,11 +4,8 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.datasets import load_digits
-from sklearn.metrics import roc_auc_score
 
 from prunedata import Adapter, Delivery, Pruner, Schedule
 from prunedata.counting.counts import Tally
@@ -441,31 +438,3 @@ def test_the_papers_count_needs_batches():
     run.end_epoch()
     assert run.counts.tolist() == [0, 0, 0]
     assert run.arrays["mean_excess"].tolist() == [0.0, 0.5, 1.0]
-
-
-def trained(batch, epochs=6):
-    """A linear classifier of digits, a fifth of them labelled wrong, with steps of 16 samples; suspects by AUC."""
-    images, digits = load_digits(return_X_y=True)
-    random = np.random.default_rng(0)
-    wrong = random.random(len(digits)) < 0.2
-    labels = np.where(wrong, (digits + random.integers(1, 10, len(digits))) % 10, digits)
-    inputs, labels = torch.tensor(images / 16, dtype=torch.float32), torch.tensor(labels)
-    torch.manual_seed(0)
-    model = torch.nn.Linear(64, 10)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
-    run = Pruner(len(digits), epochs=epochs, leave_out="nothing")
-    for epoch in run.epochs():
-        for ids in epoch.batches(16):
-            optimizer.zero_grad()
-            for part in np.split(ids, range(batch, len(ids), batch)):
-                losses = torch.nn.functional.cross_entropy(model(inputs[part]), labels[part], reduction="none")
-                run.observe(losses.detach().numpy(), part)
-                (losses.sum() / len(ids)).backward()
-            optimizer.step()
-    return roc_auc_score(wrong, run.arrays["mean_excess"])
-
-
-def test_suspects_are_found_as_well_as_in_batches_of_16():
-    alone = trained(1)
-    assert alone == pytest.approx(trained(16), abs=0.01)
-    assert alone > 0.9

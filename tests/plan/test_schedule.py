@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prunedata.cli.main import main
 from prunedata.errors import PrunedataError, ScheduleError
 from prunedata.plan.schedule import Schedule
 from tests.common.strategies import schedules
@@ -315,18 +314,6 @@ def test_annealing_is_recorded_only_where_there_is_some():
     assert Schedule(*PAPER, anneal=0.125).to_dict()["anneal"] == 25
     with pytest.raises(TypeError):
         Schedule(*PAPER, 1.0, "aligned", 25)
-
-
-def test_annealing_is_in_the_cost_and_in_the_plan(capsys):
-    options = "--samples 1000 --epochs 40 --window 10 --start 2 --block 2 --pruned-per-block 1 --prune 0.5"
-    assert (
-        main(["plan", *options.split(), "--batch-size", "10", "--batch-time", "1", "--anneal", "0.25", "--json"]) == 0
-    )
-    found = json.loads(capsys.readouterr().out)
-    assert found["pruned_epoch_numbers"] == [e for e in Schedule(40, 10, 2, 2, 1).pruned_epochs if e < 30]
-    assert found["pruned_epochs"] == 12
-    assert found["visits_saved_percent"] == pytest.approx(100 * 12 * 0.5 / 40)
-    assert found["schedule"]["anneal"] == 10
 
 
 @given(st.integers(2, 300))
