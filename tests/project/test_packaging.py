@@ -68,12 +68,11 @@ def copy_tree(target: Path) -> Path:
     return target
 
 
-def environment_with(folder: Path, *requirements: str | Path) -> Path:
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("environment") / "venv"
     venv.create(folder, with_pip=True)
-    python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    run(*pip, "-c", ROOT / "constraints.txt", *requirements)
-    return python
+    return folder / ("Scripts" if os.name == "nt" else "bin") / "python"
 
 
 @pytest.fixture(scope="module")
@@ -94,12 +93,15 @@ def wheel(dist: Path) -> Path:
 
 
 @pytest.fixture(scope="module", params=["wheel", "editable"])
-def python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python that has the project, numpy and zarr, and no framework."""
-    folder = tmp_path_factory.mktemp(request.param)
+def python(request: pytest.FixtureRequest, environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python that has the project, numpy and zarr, and no framework. The editable project takes the wheel's place."""
     if request.param == "wheel":
-        return environment_with(folder / "venv", request.getfixturevalue("wheel"))
-    return environment_with(folder / "venv", "--editable", copy_tree(folder / "tree"))
+        project = [request.getfixturevalue("wheel")]
+    else:
+        project = ["--editable", copy_tree(tmp_path_factory.mktemp("editable") / "tree")]
+    pip = [environment, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    run(*pip, "-c", ROOT / "constraints.txt", *project)
+    return environment
 
 
 @pytest.mark.slow
