@@ -33,7 +33,7 @@ class StepRecorder(Adapter):
     def __init__(self, pruner: Pruner) -> None:
         self.waiting: Any = None
         self._pruner, self._handed_over = pruner, 0
-        self._takes_labels = pruner.wants_labels
+        self._takes_labels = pruner.needs_labels
         self._epoch: Epoch | None = None
 
     def begin_epoch(self, epoch: Epoch) -> None:

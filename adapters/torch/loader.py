@@ -243,7 +243,7 @@ class PrunedLoader:
             if self._with_ids:
                 yield ids, batch
             else:
-                self._pending.append((ids, labels_of(batch, len(ids)) if self._pruner.wants_labels else None))
+                self._pending.append((ids, labels_of(batch, len(ids)) if self._pruner.needs_labels else None))
                 yield batch
         order.check_newest(delivery)
         self._running = None

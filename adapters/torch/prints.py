@@ -67,7 +67,7 @@ def prints_in(dataset: Dataset[Any], workers: int, loader: DataLoader[Any] | Non
 
 def some_in(dataset: Any) -> list[int]:
     """Return the ids of some samples, spread over a dataset."""
-    return np.linspace(0, len(dataset) - 1, SOME, dtype=np.int64).tolist()
+    return [int(place) for place in np.linspace(0, len(dataset) - 1, SOME)]
 
 
 def _whole_print(dataset: Any) -> str | None:

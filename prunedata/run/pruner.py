@@ -589,10 +589,14 @@ class Pruner:
 
     @property
     def wants_labels(self) -> bool:
-        """Whether the run has use for labels, was given none, and would keep or compare those of the next batch."""
+        """Whether the run was given no labels, and :meth:`see_labels` would keep or compare those of the next batch."""
         engine = self._engine
-        has_use = engine.options.auto and engine.options.labels is None
-        return has_use and (engine.opened is None or engine.opened.wants_labels)
+        return engine.options.labels is None and (engine.opened is None or engine.opened.wants_labels)
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether it also wants them to decide, so that adapters look for them where the loop passes none."""
+        return self._engine.options.auto and self.wants_labels
 
     def expect_classes(self, classes: int) -> None:
         """Raise :class:`LossError` unless this run has so many classes; for adapters."""
