@@ -151,12 +151,15 @@ def advise(
     met, settled = doubts.have_met(apart) and not learns, doubts.are_settled(turned) and not learns
     many, learned = settled and doubts.are_many_worse(losses, untaught), settled and doubts.are_being_learned(worse)
     forgets = settled and doubts.is_forgetting(within, noise, means)
-    doubted, begins = 0, done >= late or met
+    doubted, begins = 0, done > 1 and (done >= late or met)  # losses of one epoch tell when a sample came in it
     if begins or ((many or learned or forgets) and done >= doubts.lost_from(schedule.epochs)):
         groups = _groups(losses, labels)
         memorizes = settled and (met or learned or forgets) and doubts.is_wide(groups, worse[-1], forgets=forgets)
         doubted = doubts.count_doubted(groups, untaught=untaught, many=many, memorizes=memorizes)
         begins = begins or memorizes or (many and doubted > 0 and groups.apart < doubts.ONE_GROUP)
+    if done == schedule.epochs == 1:
+        why = "Losses of one epoch fall while it goes on, so they do not show how many labels are wrong."
+        return _watch(figures, why, _figures_so_far(figures, history))
     if not begins:
         told = (
             f"{done} of {schedule.epochs} epochs are done: wrong labels are counted from epoch {late} on, or sooner if "
