@@ -10,7 +10,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from prunedata.adapters.torch.captured import Captured, watch_functions
+from prunedata.adapters.torch.captured import OF_LABELS, Captured, watch_functions
 from prunedata.adapters.torch.items import SORTS, Collate, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.adapters.torch.loop_batches import Batch, LoaderPass
@@ -28,6 +28,7 @@ __all__ = ["Loops"]
 AHEAD, MOST = 3, 64
 """So many of the newest batches may be the one that is trained on, as a loop may fetch the next ones before: at least,
 and at most, if it fetches as many in a row."""
+STRANGE = "its loss is computed with targets that are not in the batches of its loader"
 
 
 class Loops:
@@ -58,6 +59,11 @@ class Loops:
         """Batches that got a gradient after the loop had gone on to the next one."""
         self._has_strange = False
         """Whether a loss was trained, since the newest batch came, whose target no batch has."""
+        self._before: Batch | None = None
+        self._lost = 0
+        """What ``_now`` was as the newest batch came, and how many of its pass came before without changing it."""
+        self._labels = set[float]()
+        """Labels of the run's batches, until there are two."""
         self._epochs: WatchedEpochs | None = None
         self._pass: LoaderPass | None = None
         """The pass whose batches were trained last."""
@@ -105,8 +111,11 @@ class Loops:
         try:
             self._hear_no_steps()
             self._record_late()
-            if self._has_strange and (self._now is None or not self._now.is_trained):
-                raise PrunedataError("its loss is computed with targets that are not in the batches of its loader")
+            if which is self._pass:  # a loop may train on batches of other loaders in between, with targets of its own
+                self._lost = self._lost + 1 if self._has_strange and self._now is self._before else 0
+                self._before = self._now
+            if self._has_strange and (self._now is None or not self._now.is_trained or self._lost > AHEAD):
+                raise PrunedataError(STRANGE)
             self._has_strange = False
             is_next = bool(self._newest) and self._newest[-1].of is which
             self._newest.append(Batch(which, ids, batch))
@@ -155,6 +164,8 @@ class Loops:
                     self._others.add(own)
                     result.register_hook(self._strange)
                     return
+                if len(self._labels) < 2:
+                    self._labels |= _extremes(target) if own.__name__ in OF_LABELS else {0, 1}
                 if self._fetched:
                     self._fetched, self._in_a_row = 0, self._fetched
                 if self._is_kept(batch):
@@ -233,6 +244,8 @@ class Loops:
             if self._is_no_training(batch.of):
                 return
             epochs = self._epochs_of(batch.of)
+            if self._stopped:
+                return
             for ids, captured in waiting:
                 if not len(ids):
                     raise PrunedataError(SORTS)
@@ -293,11 +306,19 @@ class Loops:
     def _end_epoch(self) -> None:
         if self._pass is not None and self._epochs is not None:
             self._pass.is_left = True
+            self._check_labels()
             self._epochs.end()
 
+    def _check_labels(self) -> None:
+        """Stop if all targets are one label, as those of a contrastive loss, or of what tells real from made."""
+        if len(self._labels) == 1:
+            self.stop("all targets of its loss are the same, and say nothing of single samples")
+
     def _end_run(self) -> None:
-        epochs, self._epochs = self._epochs, None
-        if epochs is not None:
+        if self._epochs is not None:
+            self._check_labels()
+            epochs, self._epochs = self._epochs, None
+            self._labels.clear()
             epochs.close(True)
 
     @property
@@ -371,6 +392,11 @@ class _Batches:
         if name == "_inner":  # not there yet while it is copied
             raise AttributeError(name)
         return getattr(self._inner, name)
+
+
+def _extremes(target: Any) -> set[float]:
+    """Return the least and the greatest number of a target."""
+    return {each.item() for each in target.detach().aminmax()} if target.numel() else set()
 
 
 def _has_places(loader: Any) -> bool:

@@ -663,6 +663,27 @@ def own_target(training, values, labels, places):
     training.step(F.mse_loss(training.net(values), torch.zeros(len(labels), 3)))
 
 
+def made_up(training, values, labels, places):
+    """Its targets are of one class, as in a contrastive loss, where the data set has no labels but that number."""
+    training.step(F.cross_entropy(training.net(values), torch.zeros(len(values), dtype=torch.int64)))
+
+
+def of_no_labels(training, epochs, batches=None, **options):
+    unlabeled = TensorDataset(DATA.tensors[0], torch.zeros(SAMPLES), DATA.tensors[2])
+    for _ in range(epochs if batches is None else 1):
+        for batch in islice(loader(unlabeled, **options), batches):
+            made_up(training, *batch)
+
+
+def of_places(training, epochs):
+    """Its targets are the places within the batch, which are those of the data in the first one."""
+    for _ in range(epochs):
+        for values, _, places in loader(shuffle=False):
+            wanted = F.one_hot(torch.arange(len(places)), BATCH)[:, :3].float()
+            training.step(F.mse_loss(training.net(values), wanted))
+            training.step(F.mse_loss(training.net(values)[:, 0], torch.arange(len(places)).float()))
+
+
 def in_halves(training, values, labels, places):
     for half in (slice(0, 8), slice(8, BATCH)):
         training.step(F.cross_entropy(training.net(values[half]), labels[half]))
@@ -736,8 +757,26 @@ def test_where_the_batches_of_a_pass_come_again_the_next_are_not_watched(loop, w
         (with_a_generator, "not watched: its loss is computed with targets that are not in the batches"),
         (in_long_lists, "not watched: it trains on batches that it has kept"),
         (of_two, "watched no longer: it trains on several loaders in turn"),
+        (of_no_labels, "watched no longer: all targets of its loss are the same"),
+        (partial(of_no_labels, batch_size=1), "watched no longer: all targets of its loss are the same"),
+        (partial(of_no_labels, batches=2), "watched no longer: all targets of its loss are the same"),
+        (of_places, "watched no longer: its loss is computed with targets that are not in the batches"),
     ],
-    ids=["own loss", "own target", "own target, persistent", "halves", "sorts", "drops", "GAN", "lists", "two"],
+    ids=[
+        "own loss",
+        "own target",
+        "own target, persistent",
+        "halves",
+        "sorts",
+        "drops",
+        "GAN",
+        "lists",
+        "two",
+        "no labels",
+        "no labels, alone",
+        "no labels, early",
+        "places",
+    ],
 )
 def test_what_cannot_be_watched_is_said_once_and_trains_on(loop, why, watch):
     _, runs, told = watch(loop)
