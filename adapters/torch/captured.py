@@ -147,6 +147,22 @@ class Captured:
                 ours[like] = call
         return ours
 
+    def keeps_order(self, returned: Any) -> bool | None:
+        """Whether the labels in the batch are targets in their order, and not in another; None if no target has them.
+
+        A step may sort its samples by their length.
+        """
+        found: list[bool] = []
+        leaves = [each.flatten() for each in tree_leaves(self._batch) if isinstance(each, torch.Tensor)]
+        for call in self._ours(returned):
+            if isinstance(call.target, torch.Tensor) and call.target.numel() == self._samples:
+                target = call.target.detach().flatten()
+                own = [each.to(target) for each in leaves if len(each) == len(target)]
+                if any(_are_equal(each, target) for each in own):
+                    return True
+                found += [False] * any(_are_equal(each.sort().values, target.sort().values) for each in own)
+        return False if found else None
+
     def _has(self, target: Any) -> bool:
         """Whether a target is a tensor of the batch."""
         return any(isinstance(each, torch.Tensor) and _are_equal(each, target) for each in tree_leaves(self._batch))

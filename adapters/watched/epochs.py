@@ -18,6 +18,9 @@ from prunedata.types import Ids, SomeIds
 
 LONG = 1000
 """The epochs of a run until it ends, where the training does not say how many it has."""
+LOOKS, MOVED = 8, 3
+"""In so many batches a run looks whether its steps keep the order of the samples. In so many of these it must be
+another: labels may be equal by chance, and a network may learn others than those of the batch."""
 
 
 class WatchedEpochs:
@@ -44,6 +47,8 @@ class WatchedEpochs:
         self._later = Later(self._take)
         self._classes: int | None = None
         self._lacking = Lacking()
+        self._looks, self._moved = LOOKS, 0
+        """Batches that will be looked at, and how many had their labels in another order."""
         self._undo: list[Callable[[], None]] = []
 
     def begin(self, samples: int, epochs: int, *, rows: Ids | None = None, **options: Any) -> Pruner:
@@ -117,17 +122,35 @@ class WatchedEpochs:
         if later is None:
             self.record(ids, self.losses_in(captured, returned)[0])
         else:
+            self._check_order(captured, returned)
             self.record_later(ids, later[1], later[0])
 
     def losses_in(
         self, captured: Captured, returned: Any
     ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
         """Return what :meth:`Captured.at_once` does; say it once if some loss function of the steps is left out."""
+        self._check_order(captured, returned)
         parts = captured.at_once(returned, self._lacking)
         if self._lacking and parts[0] is not None:
             names = ", ".join(sorted({name for _, name in self._lacking}))
             self._session.say(f"the losses do not include {names}: in its step there is none for each sample")
         return parts
+
+    def _check_order(self, captured: Captured, returned: Any) -> None:
+        """Raise if the step changes the order of its samples, which the labels of its first batches show."""
+        if not self._looks:
+            return
+        self._looks -= 1
+        keeps = captured.keeps_order(returned)
+        if keeps is None:  # of other targets, which may have equal numbers by chance
+            self._looks = 0
+        elif not keeps:
+            self._moved += 1
+        if self._moved == MOVED:
+            raise PrunedataError(
+                "its step changes the order of the samples, as by their lengths, so which loss belongs to which sample "
+                "is unknown: let outputs and labels keep the order of the batch"
+            )
 
     def record_later(
         self, ids: SomeIds, parts: tuple[Any, ...], losses_of: Callable[..., Any], *, ends: bool = True

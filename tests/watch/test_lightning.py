@@ -71,6 +71,7 @@ DRAWS = (  # from a generator of its own, once for each batch
 @pytest.mark.parametrize("given", [
     {}, {"workers": 2, "name": "pytorch_lightning"}, {"options": "max_steps=40, accumulate_grad_batches=2"},
     {"step": '{"loss": F.nll_loss(self.layers(points).log_softmax(1), labels) + 0.1 * self.layers[0].weight.norm()}'},
+    {"step": "self.loss(self.layers(points), 2 - labels)"},  # the batch's labels in another order, in some batches
 ])  # fmt: skip
 def test_weights_are_the_unwatched_ones_and_the_rows_those_of_the_users_data(given, tmp_path):
     done, same = run_both(tmp_path, script(**given).replace("num_workers=0", f"num_workers=0, {DRAWS}"))
@@ -123,6 +124,7 @@ SPLITS = script(
     options="max_epochs=2, reload_dataloaders_every_n_epochs=1",
     more="def train_dataloader(self): return DataLoader(random_split(train, [100, 100])[0], batch_size=16)",
 ).replace(OF_SCRIPT, "None")
+OF_LENGTHS = script().replace("= batch\n", "= (part[batch[0][:, 0].argsort()] for part in batch)\n", 1)
 FETCHES = script(options="max_epochs=1").replace("batch, batch_idx", "dataloader_iter", 1)
 FETCHES = FETCHES.replace("= batch", "= next(dataloader_iter)[0]", 1)
 
@@ -134,8 +136,9 @@ FETCHES = FETCHES.replace("= batch", "= next(dataloader_iter)[0]", 1)
     (FETCHES, "fetches batches by itself"),
     (script(step="self.loss(self.layers(points.repeat(2, 1)), labels.repeat(2))"), "32 losses for 16 samples"),
     (SORTS, "its collate function changes the order"),
+    (OF_LENGTHS, "its step changes the order"),
     (SPLITS, "another in a later epoch"),
-], ids=["loss", "dev", "fork", "fetches", "views", "sorts", "splits"])  # fmt: skip
+], ids=["loss", "dev", "fork", "fetches", "views", "sorts", "sorts in its step", "splits"])  # fmt: skip
 def test_what_cannot_be_watched_is_said_once_and_trains_on(own, why, tmp_path):
     (tmp_path / "train.py").write_text(own)
     done = watched("train.py", cwd=tmp_path)
