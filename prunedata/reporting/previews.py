@@ -88,6 +88,8 @@ class Previews:
             self._files = names_in(self._dataset) or ()
         file = self._files[sample] if self._files else None
         if isinstance(item, (tuple, list)) and item:
+            if len(item) > 2 and _is_number(item[0]):  # of a user, an item and a rating, for example: any is the label
+                return self._of_values(item, None, file)
             return self._of_values(item[:1], item[1] if len(item) > 1 else None, file)
         return self._of_values([item], None, file)
 
@@ -219,6 +221,10 @@ def _cell(value: Any) -> str | None:
     return None if array is None or array.size != 1 or array.dtype.kind not in "biuf" else _cell(array.item())
 
 
+def _is_number(value: Any) -> bool:
+    return value is not None and not isinstance(value, str) and not getattr(value, "ndim", 0) and bool(_cell(value))
+
+
 def _as_array(value: Any) -> npt.NDArray[Any] | None:
     """A value as numpy sees it, if it does; also tensors that are on a device or want a gradient."""
     for step in ("detach", "cpu"):
@@ -257,6 +263,8 @@ def _message(message: Mapping[Any, Any]) -> str:
 
 
 def _described(value: Any) -> str:
+    if _is_number(value):
+        return str(_cell(value))
     if isinstance(value, list | Mapping):
         return _written(value) or shown(value)
     shape = getattr(value, "shape", None)

@@ -106,6 +106,8 @@ def test_samples_that_are_no_list_of_files_name_none(files):
         ({"id": 7, "text": "a text"}, Preview(text="a text", key="7")),
         (np.zeros((2, 2, 2, 2)), Preview(text="ndarray of shape (2, 2, 2, 2)")),
         (([1.5, 2], 1), Preview(label="dog", value="1", row=(("0", "1.5"), ("1", "2")))),
+        ((7, 1), Preview(text="7", label="dog", value="1")),
+        ((7, np.int64(30), 0.5), Preview(row=(("0", "7"), ("1", "30"), ("2", "0.5")))),
         (
             {"age": 39, "work": "Private", "photo": b"", "label": 0},
             Preview(text="Private", label="cat", value="0", row=(("age", "39"), ("work", "Private"))),
