@@ -1,5 +1,6 @@
 """Get the losses of single samples from the loss functions of PyTorch that a training step calls anyway."""
 
+import sys
 from collections.abc import Callable
 from functools import cache
 from inspect import signature
@@ -37,6 +38,8 @@ FUNCTIONS = (
     "multilabel_soft_margin_loss",
 )
 """The loss functions of ``torch.nn.functional``, which the modules of ``torch.nn`` call too."""
+OF_TIMM = "LabelSmoothingCrossEntropy", "SoftTargetCrossEntropy"
+"""The modules of ``timm.loss`` that are PyTorch's cross entropy, but do not call it."""
 OF_CLASSES = "cross_entropy", "nll_loss"
 """Of these the input has a number for each class, and the highest one says which class it is."""
 OF_TWO = {"binary_cross_entropy": 0.5, "binary_cross_entropy_with_logits": 0.0}
@@ -354,6 +357,8 @@ def watch_functions() -> Callable[[], None]:
     attribute of its model: only the code that they run is another.
     """
     undo = [_watched(name, vars(F)[name]) for name in FUNCTIONS]
+    of_timm = vars(sys.modules.get("timm.loss.cross_entropy", F))
+    undo += [_watched(name, of_timm[name].forward, _take_of_timm) for name in OF_TIMM if name in of_timm]
 
     def restore() -> None:
         for each in undo:
@@ -368,7 +373,19 @@ _OWN: dict[Any, FunctionType] = {}
 """Of each function that was watched another one with the code that it had, the same in each training."""
 
 
-def _watched(name: str, given: Any) -> Callable[[], None]:
+def _take(captured: Captured, own: Callable[..., Any], result: torch.Tensor, args: Any, options: Any) -> None:
+    """Let a call of a function be captured."""
+    captured.take(own, result, args, options)
+
+
+def _take_of_timm(captured: Captured, _: Callable[..., Any], result: torch.Tensor, args: Any, options: Any) -> None:
+    """Let a call of a module of timm's be captured as one of the function that it does not call."""
+    if len(args) == 3 and args[1].ndim == 2 and not options:
+        own = _OWN.get(F.cross_entropy, F.cross_entropy)
+        captured.take(own, result, args[1:], {"label_smoothing": getattr(args[0], "smoothing", 0.0)})
+
+
+def _watched(name: str, given: Any, take: Callable[..., None] = _take) -> Callable[[], None]:
     """Let a function be captured until the returned one is called. Those that are watched already stay as they are."""
     if not isinstance(given, FunctionType) or given.__code__.co_filename == _instead.__code__.co_filename:
         return lambda: None
@@ -383,7 +400,7 @@ def _watched(name: str, given: Any) -> Callable[[], None]:
         result = own(*args, **options)
         captured = Captured._open
         if captured is not None and _is_loss(result):
-            captured.take(own, result, args, options)
+            take(captured, own, result, args, options)
         return result
 
     _CALLED[name] = function

@@ -395,6 +395,44 @@ def test_losses_are_those_that_the_loop_computes(loop, where, watch, monkeypatch
     assert run.schedule["epochs"] == 3
 
 
+class LabelSmoothingCrossEntropy(nn.Module):
+    """As timm's."""
+
+    smoothing = 0.1
+
+    def forward(self, x, target):
+        logarithms = F.log_softmax(x, dim=-1)
+        right = -logarithms.gather(dim=-1, index=target.unsqueeze(1)).squeeze(1)
+        return (0.9 * right - 0.1 * logarithms.mean(dim=-1)).mean()
+
+
+class SoftTargetCrossEntropy(nn.Module):
+    """As timm's."""
+
+    def forward(self, x, target):
+        return torch.sum(-target * F.log_softmax(x, dim=-1), dim=-1).mean()
+
+
+@pytest.mark.parametrize("kind", [LabelSmoothingCrossEntropy, SoftTargetCrossEntropy])
+def test_losses_that_timm_computes_are_those_of_the_function_that_it_does_not_call(kind, watch, monkeypatch):
+    """A stand-in, as its module would come with torchvision."""
+    monkeypatch.setitem(sys.modules, "timm.loss.cross_entropy", sys.modules[__name__])
+    criterion, own = kind(), kind.forward.__code__
+
+    def train(training, values, labels, places):
+        soft = (0.9 * F.one_hot(labels, 3) + 0.1 / 3) * 0.7 + (0.9 * F.one_hot(labels, 3) + 0.1 / 3).roll(1, 0) * 0.3
+        target, logits = labels if hasattr(criterion, "smoothing") else soft, training.net(values)
+        smoothing = getattr(criterion, "smoothing", 0.0)
+        training.note(F.cross_entropy(logits, target, reduction="none", label_smoothing=smoothing), places)
+        training.step(criterion(logits, target))
+
+    training, (run,), told = watch(over(train))
+    assert told == ""
+    np.testing.assert_array_equal(run.visits, training.visits)
+    np.testing.assert_allclose(run.mean_excess, training.excess / training.visits, rtol=1e-5, atol=1e-6)
+    assert kind.forward.__code__ is own
+
+
 def test_each_step_on_one_batch_is_a_visit(watch):
     training, (run,), told = watch(of_one_batch, epochs=5)
     assert told == ""
