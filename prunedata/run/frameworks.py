@@ -86,11 +86,12 @@ def labels_in(given: Any, column: str | None = None, *, classes: int | None = No
 def names_in(dataset: Any) -> list[str] | None:
     """Return the names that a data set has for its samples, without reading them: files, relative to its root.
 
-    That is one with a list ``samples`` of pairs of a file and its class, as torchvision's folders, or a ``Subset`` of
-    one. None for any other.
+    That is one with a list ``samples`` of pairs of a file and its class, as torchvision's folders, or whose ``reader``
+    has it, as timm's; or a ``Subset`` of one. None for any other.
     """
     whole, places = whole_of(dataset)
-    samples, root = getattr(whole, "samples", None), getattr(whole, "root", None)
+    holder = whole if hasattr(whole, "samples") else getattr(whole, "reader", None)
+    samples, root = getattr(holder, "samples", None), getattr(holder, "root", None)
     if not isinstance(samples, list) or len(samples) != len(whole):
         return None
     if not all(isinstance(each, tuple) and len(each) == 2 and isinstance(each[0], str) for each in samples):

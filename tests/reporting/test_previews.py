@@ -4,6 +4,7 @@ import base64
 import io
 import json
 from collections import UserDict
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -80,6 +81,12 @@ def test_a_part_of_a_folder_has_its_names(deep):
     assert [(seen.of(at).key, seen.of(at).label) for at in (0, 1)] == [("dog/5.jpg", "dog"), ("cat/4.jpg", "cat")]
     labels, classes = seen.values()
     assert (labels.tolist(), classes) == ([1, 0], ("cat", "dog"))
+
+
+def test_a_folder_that_a_reader_has_listed_has_its_names():
+    """As timm's ``ImageDataset``."""
+    reader = SimpleNamespace(root="/data/photos", samples=[("/data/photos/cat/0.jpg", 0)])
+    assert shown((GREY, 0), reader=reader).key == "cat/0.jpg"
 
 
 @pytest.mark.parametrize("files", [["a.jpg"], [("a.jpg", 0)], {"a": 1}, [(1, 0), (2, 0)], [(), ()], "ab"])
