@@ -164,6 +164,8 @@ class Loops:
                     self._others.add(own)
                     result.register_hook(self._strange)
                     return
+                if batch is not self._newest[-1] and batch.is_trained and _are_places(target):
+                    raise PrunedataError(STRANGE)
                 if len(self._labels) < 2:
                     self._labels |= _extremes(target) if own.__name__ in OF_LABELS else {0, 1}
                 if self._fetched:
@@ -358,6 +360,14 @@ class Loops:
                 self._session.say(f"not watched: {why}")
             else:
                 self._epochs.stop(PrunedataError(why))
+
+
+def _are_places(target: torch.Tensor) -> bool:
+    """Whether a target counts the samples of any batch, as where pairs are compared with the others of their batch.
+
+    The index of the samples in a first batch equals it by chance.
+    """
+    return target.numel() > 2 and torch.equal(target, torch.arange(target.numel(), device=target.device))
 
 
 class _Placed(Indexed):

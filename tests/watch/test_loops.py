@@ -758,6 +758,12 @@ def with_a_generator(training, epochs):
             training.step(loss + F.binary_cross_entropy(generated, torch.zeros(len(real))))
 
 
+def of_pairs(training, values, labels, places):
+    """Compares the samples of a batch, the first one of which has the same numbers as places in the data set."""
+    found = F.normalize(training.net(values))
+    training.step(F.cross_entropy(found @ found.T, torch.arange(len(values))))
+
+
 def in_a_cycle(training, epochs):
     for batch in islice(cycle(loader()), epochs * 8):
         plainly(training, *batch)
@@ -793,6 +799,7 @@ def test_where_the_batches_of_a_pass_come_again_the_next_are_not_watched(loop, w
         (over(plainly, collate_fn=longest_first), "watched no longer: its collate function changes the order"),
         (over(plainly, collate_fn=but_the_first), "a loss for each sample"),
         (with_a_generator, "not watched: its loss is computed with targets that are not in the batches"),
+        (over(of_pairs, shuffle=False), "not watched: its loss is computed with targets that are not in the batches"),
         (in_long_lists, "not watched: it trains on batches that it has kept"),
         (of_two, "watched no longer: it trains on several loaders in turn"),
         (of_no_labels, "watched no longer: all targets of its loss are the same"),
@@ -808,6 +815,7 @@ def test_where_the_batches_of_a_pass_come_again_the_next_are_not_watched(loop, w
         "sorts",
         "drops",
         "GAN",
+        "pairs",
         "lists",
         "two",
         "no labels",
