@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from prunedata.adapters.torch.items import Indexed
 from prunedata.adapters.torch.seeds import drawing_alike
+from prunedata.cli.watching.rows import original_rows
 from prunedata.run.frameworks import names_in
 from prunedata.run.identity import Prints, print_of, prints_by
 from prunedata.run.pruner import Pruner
@@ -35,7 +37,7 @@ def trains_on(
     loader: DataLoader[Any] | None = None,
     row_of: Callable[[Any], Any] | None = None,
 ) -> None:
-    """Let a run notice if it goes on with another map-style dataset: raise :class:`OtherData`.
+    """Let a run notice if it goes on with another map-style dataset, or other rows of one: raise :class:`OtherData`.
 
     If the user's loader has workers, a worker reads the samples, started as ``loader`` says. A file that a dataset
     opens when it is first read must not be opened in this process: workers that are forked later would share its
@@ -43,7 +45,8 @@ def trains_on(
     """
     prints = prints_in(dataset, workers, loader)
     if row_of is None:
-        pruner.trains_on(prints, lambda: names_in(dataset), lambda: _whole_print(dataset))
+        whole, rows = partial(_whole_print, dataset), partial(original_rows, dataset)
+        pruner.trains_on(prints, lambda: names_in(dataset), whole, rows)
     else:
         pruner.trains_on(lambda ids: prints(row_of(ids).tolist()), whole=lambda: _whole_print(dataset))
 

@@ -23,6 +23,8 @@ Prints = Callable[[Sequence[int]], Sequence[str | None]]  # given ids, returns t
 Whole = Callable[[], str | None]
 """Returns a fingerprint of all samples and their order, which differs if any of them does, without reading them; None
 where that is impossible."""
+Rows = Callable[[], Ids | None]
+"""Returns the row of each sample in the data set that the user selected from; None if nothing was selected."""
 
 PROBED = 30  # samples that are read, at most; two of them are read twice
 TWICE = 2
@@ -200,6 +202,7 @@ class Identity:
         self._ids, self._in_order = probed(samples, seed), False
         self._prints: Prints | None = None
         self._whole: Whole = lambda: None
+        self._rows: Rows = lambda: None
         self.stored: Sequence[str | None] | None = None
         """The fingerprints that the run was saved with: those of the samples that are read, then that of the whole
         data. None if nothing is known."""
@@ -235,13 +238,28 @@ class Identity:
                 "keys=..., with one for each sample."
             )
 
-    def trains_on(self, prints: Prints, whole: Whole | None = None, *, in_order: bool = False) -> None:
-        """Set how samples are read, unless the whole data tells; raise :class:`OtherData` if a saved run had others."""
-        if self._prints is None:  # of several loaders it is the first
+    def trains_on(
+        self, prints: Prints, whole: Whole | None = None, rows: Rows | None = None, *, in_order: bool = False
+    ) -> None:
+        """Set how samples are read, unless the whole data tells; raise :class:`OtherData` if a saved run had others.
+
+        Of several loaders the first one counts. The others may read the same samples in another way, as larger images,
+        but no other rows.
+        """
+        if self._prints is None:
             self._prints, self._whole, self._in_order = prints, whole or self._whole, in_order
+            self._rows = rows or self._rows
             if in_order:
                 self._ids = np.arange(self._ids.size)
             self.check(self.stored)
+        elif rows is not None:
+            before, now = self._rows(), rows()
+            if before is not None and now is not None and not np.array_equal(before, now):
+                raise OtherData(
+                    "Expected the rows of the run's first loader. Got others, or these in another order, by which an "
+                    "id would be another sample in each loader: make a Pruner for each part of the data, as for each "
+                    "fold, or wrap loaders of the whole data set with samplers."
+                )
 
     def check(self, stored: Sequence[str | None] | None) -> None:
         """Raise :class:`OtherData` if fingerprints that were saved are not those of the data, if both are known."""

@@ -25,7 +25,7 @@ from prunedata.run.engine import Engine
 from prunedata.run.epoch import Epoch, Role
 from prunedata.run.frameworks import adapter_of, labels_in, samples_in
 from prunedata.run.group import Group
-from prunedata.run.identity import Prints, Whole
+from prunedata.run.identity import Prints, Rows, Whole
 from prunedata.run.keeping import keep, restore, shorten, standing, trains_on
 from prunedata.run.meter import Overhead
 from prunedata.run.options import RunOptions, scheduled
@@ -741,6 +741,7 @@ class Pruner:
         prints: Prints,
         keys: Callable[[], Any] | None = None,
         whole: Whole | None = None,
+        rows: Rows | None = None,
         *,
         in_order: bool = False,
     ) -> None:
@@ -758,6 +759,9 @@ class Pruner:
         whole : callable, optional
             Returns a fingerprint of all samples, in 16 hexadecimal digits, without reading them; None if it is unknown.
             Where it is the one that the run was saved with, no sample is read.
+        rows : callable, optional
+            Returns the row of each sample in the data set that was selected from, shape (samples,), or None. In a later
+            call they must be the same.
         in_order : bool
             Whether samples can only be read one after another, so that the first ones are looked at, from 0 on each
             time. Otherwise they are drawn by the seed.
@@ -765,13 +769,13 @@ class Pruner:
         Raises
         ------
         OtherData
-            If the run was saved with other data.
+            If the run was saved with other data, or a later call has other rows.
         """
         identity = self._engine.identity
         found = own_keys(keys(), self.samples) if keys is not None and not identity.is_told else None
         if found is not None:
             trains_on(self._engine, found)
-        identity.trains_on(prints, whole, in_order=in_order)
+        identity.trains_on(prints, whole, rows, in_order=in_order)
 
     @property
     def group(self) -> Group:

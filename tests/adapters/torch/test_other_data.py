@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, Subset, SubsetRandomSampler, TensorDataset
 
 from prunedata import Pruner
 from prunedata.errors import ForeignStore, OtherData, PrunedataError
@@ -89,6 +89,19 @@ def test_other_data_is_taken_if_that_is_asked_for_and_is_the_runs_from_then_on(t
     assert train(other, store=tmp_path, resume=True).next_epoch == 3
     with pytest.raises(OtherData):
         train(rows(), store=tmp_path, resume=True)
+
+
+def test_several_loaders_of_a_run_have_the_same_rows():
+    """They may read them in another way, or have a part by a sampler; a fold, or another order, is an error."""
+    fold = list(range(SAMPLES // 2))
+    run = Pruner(len(fold), epochs=4)
+    run.wrap(DataLoader(rows(fold), batch_size=16))
+    for same in (rows(fold), Subset(TensorDataset(2 * ROWS), fold), TensorDataset(ROWS[: len(fold)])):
+        run.wrap(DataLoader(same, batch_size=16))
+    run.wrap(DataLoader(rows(fold), batch_size=8, sampler=SubsetRandomSampler(fold[:10])))
+    for others in (fold[::-1], list(range(len(fold), SAMPLES))):
+        with pytest.raises(OtherData):
+            run.wrap(DataLoader(rows(others), batch_size=16))
 
 
 def test_samples_that_are_changed_at_random_are_the_same(tmp_path):
