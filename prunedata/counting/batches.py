@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from prunedata.counting.counts import batch_means, hit_limits
 from prunedata.errors import LossError
-from prunedata.types import Counts, Guesses, Ids, Means, Recorded, Sizes
+from prunedata.types import Array, Counts, Guesses, Ids, Means, Recorded, Sizes
 
 NO_NUMBER, NOTHING = -1, -2
 """In the place of a guess: for a visit with a logit that is NaN, and for one without logits."""
@@ -98,9 +98,20 @@ def _few(values: npt.NDArray[Any], most: int = 5) -> str:
     return f"[{shown}, ... {values.size} in all]" if values.size > most else f"[{shown}]"
 
 
+def _as_array(name: str, given: Any) -> Array:
+    """Return losses or ids as an array, or raise LossError if they are only traced."""
+    try:
+        return np.asarray(given)
+    except (TypeError, NotImplementedError) as error:  # of JAX and TensorFlow
+        raise LossError(
+            f"Expected {name} that are numbers. Got a {type(given).__name__} that has none yet, as within jax.jit and "
+            "tf.function: let the step return its losses, and observe these after it."
+        ) from error
+
+
 def plain_ids(ids: Any) -> Ids:
     """Return ids of shape (n,) as int64, or raise LossError."""
-    array = np.asarray(ids)
+    array = _as_array("ids", ids)
     if array.size == 0 and array.ndim == 1:
         return np.empty(0, dtype=np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
@@ -138,7 +149,7 @@ def plain_losses(losses: Any, samples: int | None = None) -> Recorded:
     if hasattr(losses, "detach"):  # a Tensor, from a loop that has no adapter
         losses = losses.detach().cpu()
         losses = losses.double() if losses.is_floating_point() else losses.numpy()
-    array = np.asarray(losses)
+    array = _as_array("losses", losses)
     if array.dtype.name == "bfloat16":  # TensorFlow's and JAX's, which numpy doesn't know as a number
         array = array.astype(np.float32)
     if array.ndim != 1 or array.dtype.kind not in "fiu":

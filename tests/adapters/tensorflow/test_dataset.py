@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+from functools import partial
 
+import jax
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from prunedata import Pruner, Schedule
 from prunedata.adapters.tensorflow import dataset as adapter
 from prunedata.adapters.tensorflow import wrap
-from prunedata.errors import OtherData, PrunedataError, SkippedSamples
+from prunedata.errors import LossError, OtherData, PrunedataError, SkippedSamples
 from prunedata.policies import Random
 from tests.adapters.helpers.rows import check_rows_are_followed
 from tests.adapters.helpers.tensorflow import (
@@ -206,6 +208,14 @@ def test_losses_may_come_as_tensors_of_any_kind():
 
 
 # -- refused, with the reason
+
+
+def test_losses_are_observed_outside_of_a_traced_step():
+    pruner = make_pruner(100, prune=0.5)
+    pruner.begin_epoch()
+    for compiled in (partial(tf.function, autograph=False), jax.jit):  # autograph raises its own error around it
+        with pytest.raises(LossError):
+            compiled(pruner.observe)(np.ones(4, np.float32), np.arange(4))
 
 
 def mixed(**options):
