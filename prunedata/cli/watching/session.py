@@ -184,7 +184,8 @@ class Session:
             return
         loops = vars(self).get("loops")
         if loops is None or not loops.has_batches:
-            self.say("not watched: its loop takes no batches from PyTorch's DataLoader over a data set with a length")
+            why = "its loop takes no batches from PyTorch's DataLoader over a data set whose samples have positions"
+            self.say(f"not watched: {why}")
         elif loops.sees_no_losses:
             self.say(f"not watched: {loops.UNSEEN}")
 
