@@ -34,6 +34,7 @@ TOOK = re.compile(r"^([\d.]+)s (call|setup|teardown) +([^\s\[]+)", re.M)
 NOTHING_CHOSEN = 5
 """pytest's status where its options choose no test."""
 ROOMS = {
+    "watch": ["watch"],
     "huggingface": ["adapters/huggingface"],
     "torch": ["adapters/torch"],
     # What has TensorFlow beside PyTorch, which others then needn't load.
@@ -44,7 +45,6 @@ ROOMS = {
         "benchmarks/demo/test_stream.py",
         "benchmarks/streams",
     ],
-    "watch": ["watch"],
     "vision": ["watch/test_fastai.py", "watch/test_ultralytics.py"],
     "rest": [""],
     "benchmarks": ["benchmarks"],
