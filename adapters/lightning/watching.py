@@ -16,10 +16,10 @@ from prunedata.adapters.torch.items import SORTS, Collate, Indexed
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.adapters.torch.wrap import copied, wrap
 from prunedata.adapters.watched.epochs import LONG, WatchedEpochs
-from prunedata.cli.watching.rows import original_rows
 from prunedata.errors import PrunedataError
 from prunedata.run.frameworks import ADAPTERS
 from prunedata.run.pruner import Pruner
+from prunedata.run.rows import original_rows
 from prunedata.types import SomeIds
 
 __all__ = ["watch"]

@@ -18,9 +18,9 @@ from prunedata.adapters.torch.prints import prints_in, some_in
 from prunedata.adapters.watched.epochs import LONG, WatchedEpochs
 from prunedata.adapters.watched.gathered import epochs_of
 from prunedata.adapters.watched.shown import Shown
-from prunedata.cli.watching.rows import original_rows
 from prunedata.errors import PrunedataError
 from prunedata.run.frameworks import labels_in
+from prunedata.run.rows import original_rows
 from prunedata.types import SomeIds
 
 __all__ = ["Loops"]

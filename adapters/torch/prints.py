@@ -13,10 +13,10 @@ from torch.utils.data import DataLoader, Dataset
 
 from prunedata.adapters.torch.items import Indexed
 from prunedata.adapters.torch.seeds import drawing_alike
-from prunedata.cli.watching.rows import original_rows
 from prunedata.run.frameworks import names_in
 from prunedata.run.identity import Prints, print_of, prints_by
 from prunedata.run.pruner import Pruner
+from prunedata.run.rows import original_rows
 
 SOME = 8
 """Samples of which data are compared in one process, or in those that train together."""

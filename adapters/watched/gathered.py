@@ -16,12 +16,12 @@ import torch.distributed as dist
 from prunedata.adapters.torch.losses import two_likeliest
 from prunedata.adapters.torch.prints import prints_in, some_in
 from prunedata.adapters.watched.epochs import WatchedEpochs
-from prunedata.cli.watching.rows import original_rows
 from prunedata.errors import PrunedataError
 from prunedata.run.adapter import Adapter, Delivery
 from prunedata.run.frameworks import labels_in
 from prunedata.run.identity import fingerprint
 from prunedata.run.pruner import Pruner
+from prunedata.run.rows import original_rows
 from prunedata.types import Ids, SomeIds
 
 __all__ = ["Mail", "epochs_of"]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import Subset, TensorDataset
 
-from prunedata.cli.watching.rows import carry_rows, original_rows
+from prunedata.run.rows import carry_rows, original_rows
 
 # The row of each sample in the data set from which it was selected.
 

@@ -76,8 +76,8 @@ class _Finder:
 def _imported(name: str, module: ModuleType) -> None:
     """Watch what trains in a module that was imported."""
     if name == DATA:
-        from prunedata.cli.watching.rows import carry_rows
         from prunedata.cli.watching.tracebacks import leave_out_own_frames
+        from prunedata.run.rows import carry_rows
 
         carry_rows(module.Dataset)
         leave_out_own_frames()  # a function of map() may fail before any training

@@ -19,13 +19,13 @@ from typing import Any
 from prunedata.checks import printable
 from prunedata.cli.watch import Settings
 from prunedata.cli.watching.lines import lines_of
-from prunedata.cli.watching.rows import original_rows
 from prunedata.cli.watching.tracebacks import leave_out_own_frames
 from prunedata.reporting.kept import MOST, keep_previews
 from prunedata.run.adapter import Adapter
 from prunedata.run.frameworks import ADAPTERS, labels_in
 from prunedata.run.identity import drawn_alike, own_draws_kept
 from prunedata.run.pruner import Pruner
+from prunedata.run.rows import original_rows
 from prunedata.types import LeaveOut
 
 
