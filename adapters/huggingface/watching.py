@@ -14,11 +14,12 @@ from prunedata.adapters.huggingface.ids import OwnLoader, data_of, packed_starts
 from prunedata.adapters.huggingface.joining import refuse_pairs, wrap
 from prunedata.adapters.huggingface.losses import base_of, classes_in, logits_of, part_of
 from prunedata.adapters.huggingface.weighing import WeighingTrainer, hand_over
-from prunedata.adapters.torch.captured import Captured, watch_functions
 from prunedata.adapters.torch.items import SORTS
 from prunedata.adapters.torch.losses import SMALL, kept
 from prunedata.adapters.torch.ranks import gather_numbers
+from prunedata.adapters.watched.captured import Captured
 from prunedata.adapters.watched.epochs import WatchedEpochs
+from prunedata.adapters.watched.functions import watch_functions
 from prunedata.adapters.watched.shown import Shown
 from prunedata.errors import LossError, PrunedataError
 from prunedata.run.pruner import Pruner

@@ -1,1 +1,1 @@
-"""Trainers that ``prunedata watch`` watches, and that leave nothing out: these frameworks have no ``wrap``."""
+"""For ``prunedata watch``: what its trainers share, loops of the user's own, and trainers that have no ``wrap``."""

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from prunedata.adapters.torch.captured import Captured, Lacking
 from prunedata.adapters.torch.losses import Later
 from prunedata.adapters.torch.ranks import gather_numbers
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.adapters.torch.seeds import drawing_alike
+from prunedata.adapters.watched.captured import Captured, Lacking
 from prunedata.errors import PrunedataError
 from prunedata.run.adapter import Delivery
 from prunedata.run.pruner import Pruner

@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
-from prunedata.adapters.torch.captured import Captured, watch_functions
 from prunedata.adapters.torch.items import Indexed
 from prunedata.adapters.torch.seeds import drawing_alike
+from prunedata.adapters.watched.captured import Captured
 from prunedata.adapters.watched.epochs import WatchedEpochs
+from prunedata.adapters.watched.functions import watch_functions
 from prunedata.errors import PrunedataError
 from prunedata.types import SomeIds
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from prunedata.adapters.torch.captured import Captured, watch_functions
 from prunedata.adapters.torch.losses import SMALL, Later, Recorder, joined, two_likeliest
+from prunedata.adapters.watched.captured import Captured
+from prunedata.adapters.watched.functions import watch_functions
 from prunedata.errors import PrunedataError
 
 

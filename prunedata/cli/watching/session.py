@@ -148,7 +148,7 @@ class Session:
     @cached_property
     def loops(self) -> Any:
         """The loops of the user's own in this process over loaders of PyTorch's."""
-        return import_module(f"{ADAPTERS}.torch.loops").Loops(self)
+        return import_module(f"{ADAPTERS}.watched.loops").Loops(self)
 
     def iterate(self, loader: Any, own: Callable[[Any], Any]) -> Any:
         """Return what iterates a loader of PyTorch's, for a loop that is watched if it trains."""

@@ -1,33 +1,27 @@
 """Watch training loops of the user's own over a DataLoader, for ``prunedata watch``, without changing the weights."""
 
 import atexit
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader
 
-from prunedata.adapters.torch.captured import OF_LABELS, Captured, watch_functions
-from prunedata.adapters.torch.items import SORTS, Collate, Indexed
-from prunedata.adapters.torch.loader import PrunedLoader
-from prunedata.adapters.torch.loop_batches import Batch, LoaderPass
-from prunedata.adapters.torch.prints import prints_in, some_in
+from prunedata.adapters.torch.items import SORTS
+from prunedata.adapters.watched.captured import OF_LABELS
 from prunedata.adapters.watched.epochs import LONG, WatchedEpochs
+from prunedata.adapters.watched.functions import hand_to, watch_functions
 from prunedata.adapters.watched.gathered import epochs_of
+from prunedata.adapters.watched.loop_batches import AHEAD, MOST, Batch, LoaderPass, NewestBatches
+from prunedata.adapters.watched.loop_loaders import are_alike, has_ids, with_ids
+from prunedata.adapters.watched.loop_targets import are_places
 from prunedata.adapters.watched.shown import Shown
 from prunedata.errors import PrunedataError
-from prunedata.run.frameworks import labels_in
-from prunedata.run.rows import original_rows
 from prunedata.types import SomeIds
 
 __all__ = ["Loops"]
 
-AHEAD, MOST = 3, 64
-"""So many of the newest batches may be the one that is trained on, as a loop may fetch the next ones before: at least,
-and at most, if it fetches as many in a row."""
 STRANGE = "its loss is computed with targets that are not in the batches of its loader"
 
 
@@ -42,17 +36,9 @@ class Loops:
 
     def __init__(self, session: Any) -> None:
         self._session = session
-        self._newest: deque[Batch] = deque()
-        self._fetched, self._in_a_row = 0, 1
-        """The batches of a pass that the loop has fetched since it computed a loss, and before the newest loss."""
-        self._ahead: int | None = None
-        """How many batches the loop fetches before it trains on one, once that is known."""
+        self._newest = NewestBatches()
         self._comes_back = False
         """Whether the loop trains again on a batch, as by a second optimizer, after it has fetched the next one."""
-        self._others: set[Callable[..., Any]] = set()
-        """Loss functions that were called with targets of no batch."""
-        self._varies = False
-        """Whether any of them was called with a batch's target of several numbers."""
         self._now: Batch | None = None
         """The batch that the newest call belongs to."""
         self._late: list[Batch] = []
@@ -78,7 +64,7 @@ class Loops:
         """Takes the hook for optimizers' steps away, while there is one."""
         self._stopped = False
         self._undo = watch_functions()
-        Captured._open = self  # type: ignore[assignment]
+        hand_to(self)
         atexit.register(self.close)
 
     def iterate(self, loader: DataLoader[Any], own: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
@@ -87,20 +73,11 @@ class Loops:
         seen = loader.persistent_workers or torch.is_grad_enabled()
         batches = self.with_ids(loader, own) if seen else own(loader)
         # Also of an iterator that a pass or a state_dict() before has made.
-        return _Batches(self, LoaderPass(loader, self._steps), batches) if _has_ids(batches) else batches
+        return _Batches(self, LoaderPass(loader, self._steps), batches) if has_ids(batches) else batches
 
     def with_ids(self, loader: DataLoader[Any], own: Callable[[Any], Any]) -> Any:
         """Call a method of a loader. An iterator that it makes yields the batches with their ids, if it is watched."""
-        attributes = vars(loader)  # DataLoader's __setattr__ refuses them
-        before: dict[str, Any] = {name: attributes[name] for name in ("dataset", "collate_fn") if name in attributes}
-        if self._stopped or self._session.in_trainer or len(before) < 2 or not _has_places(loader):
-            return own(loader)
-        attributes["dataset"] = _Placed(loader.dataset)
-        attributes["collate_fn"] = Collate(loader.collate_fn, tells=True)
-        try:
-            return own(loader)
-        finally:
-            attributes.update(before)
+        return own(loader) if self._stopped or self._session.in_trainer else with_ids(loader, own)
 
     # -- what the loop does
 
@@ -117,11 +94,7 @@ class Loops:
             if self._has_strange and (self._now is None or not self._now.is_trained or self._lost > AHEAD):
                 raise PrunedataError(STRANGE)
             self._has_strange = False
-            is_next = bool(self._newest) and self._newest[-1].of is which
-            self._newest.append(Batch(which, ids, batch))
-            self._fetched = self._fetched + 1 if is_next else 1
-            while len(self._newest) > min(max(AHEAD, self._fetched, self._in_a_row), MOST):
-                self._newest.popleft()
+            self._newest.add(Batch(which, ids, batch))
         except Exception as error:
             self.stop(str(error))
 
@@ -156,77 +129,43 @@ class Loops:
 
     def take(self, own: Callable[..., Any], result: torch.Tensor, args: Any, options: dict[str, Any]) -> None:
         """The loop has called a loss function, as for :meth:`Captured.take`."""
-        if self._newest and not self._stopped and not self._session.in_trainer:
-            try:
-                target: Any = args[1] if len(args) > 1 else options.get("target")
-                batch = self._batch_of(target, own) if isinstance(target, torch.Tensor) else None
-                if batch is None or self._is_by_chance(batch, target, own):
-                    self._others.add(own)
-                    result.register_hook(self._strange)
-                    return
-                if batch is not self._newest[-1] and batch.is_trained and _are_places(target):
-                    raise PrunedataError(STRANGE)
-                if len(self._labels) < 2:
-                    self._labels |= _extremes(target) if own.__name__ in OF_LABELS else {0, 1}
-                if self._fetched:
-                    self._fetched, self._in_a_row = 0, self._fetched
-                if self._is_kept(batch):
-                    raise PrunedataError(
-                        "it trains on batches that it has kept, as with itertools.cycle(loader) or list(loader)"
-                    )
-                if batch is not self._newest[-1] and batch.is_trained:
-                    self._comes_back = True
-                if batch is not self._now or batch.was_trained_by(own):
-                    self._record_now()
-                    self._now = batch
-                batch.add(own, result, args, options)
-            except Exception as error:
-                self.stop(str(error))
+        if self._newest.are_none or self._stopped or self._session.in_trainer:
+            return
+        try:
+            target: Any = args[1] if len(args) > 1 else options.get("target")
+            batch = self._newest.batch_of(target, own)
+            if batch is None:
+                result.register_hook(self._strange)
+                return
+            is_before = batch is not self._newest.last and batch.is_trained  # it was trained before the newest came
+            if is_before and are_places(target):
+                raise PrunedataError(STRANGE)
+            if len(self._labels) < 2:
+                self._labels |= _extremes(target) if own.__name__ in OF_LABELS else {0, 1}
+            self._newest.computes_loss()
+            if self._is_kept(batch):
+                raise PrunedataError(
+                    "it trains on batches that it has kept, as with itertools.cycle(loader) or list(loader)"
+                )
+            self._comes_back |= is_before
+            if batch is not self._now or batch.was_trained_by(own):
+                self._record_now()
+                self._now = batch
+            batch.add(own, result, args, options)
+        except Exception as error:
+            self.stop(str(error))
 
     def _strange(self, _: torch.Tensor) -> None:
         self._has_strange = True
 
     def _is_kept(self, batch: Batch) -> bool:
         """Whether a batch shows that the loop has kept so many that some are not among the newest, or trains again."""
-        if batch is not self._newest[-1] and self._in_a_row > MOST:
+        if batch is not self._newest.last and self._newest.are_many:
             return True
         # The last of a pass may be trained on by two optimizers in turn.
         comes_again = batch.is_recorded and batch is not batch.of.newest
         is_lost = self._has_strange and self._now is None
         return batch is not self._now and batch.of.is_over and (comes_again or is_lost)
-
-    def _batch_of(self, target: torch.Tensor, own: Callable[..., Any]) -> "Batch | None":
-        """Return the batch that has a target; None if none of the newest has it. Several may have equal ones."""
-        newest = tuple(self._newest)
-        for batch in newest:
-            if batch.has_itself(target):
-                return batch
-        likely = None
-        # If it fetches several in a row, it trains on each of them in turn.
-        if self._ahead is not None and self._ahead < len(newest) and max(self._fetched, self._in_a_row) == 1:
-            likely = newest[-1 - self._ahead]
-        if likely is not None and not (target.is_cpu or likely.is_looked_at or own in self._others):
-            return likely
-        value = target.detach().cpu()
-        if likely is not None and likely.has(value) and not (self._ahead and likely.is_trained):
-            return likely
-        found = [batch for batch in newest if batch.has(value)]
-        if not found:
-            return None
-        batch = next((each for each in found if not each.is_trained), found[-1])
-        if not batch.of.is_over:  # else no further batch has come
-            self._ahead = len(newest) - 1 - newest.index(batch)
-        return batch
-
-    def _is_by_chance(self, batch: Batch, target: torch.Tensor, own: Callable[..., Any]) -> bool:
-        """Whether a target of one number may equal a tensor of its batch by chance, as a GAN's for its own images.
-
-        A folder of images may have a single class. Where batches have several, one of only one class is right.
-        """
-        if self._varies or own not in self._others or target.numel() < 2 or batch.has_itself(target):
-            return False
-        self._varies = bool((target != target.flatten()[0]).any())
-        return not self._varies
 
     # -- its run
 
@@ -269,7 +208,7 @@ class Loops:
         if self._epochs is None or which is self._pass or self._steps > which.steps or not self._session.trains:
             return False
         if which.is_other is None:
-            which.is_other = not _are_alike(which.loader, self._known[-1])
+            which.is_other = not are_alike(which.loader, self._known[-1])
         return which.is_other
 
     def _epochs_of(self, which: LoaderPass) -> WatchedEpochs:
@@ -278,8 +217,8 @@ class Loops:
         if self._epochs is not None and which is before:
             return self._epochs
         loader = which.loader
-        same = bool(self._known) and _are_alike(loader, self._known[-1])
-        returns = not same and any(_are_alike(loader, each) for each in self._known)
+        same = bool(self._known) and are_alike(loader, self._known[-1])
+        returns = not same and any(are_alike(loader, each) for each in self._known)
         if which.is_left or returns or not (before is None or same or before.is_over):
             raise PrunedataError("it trains on several loaders in turn")
         if before is not None:
@@ -326,7 +265,7 @@ class Loops:
     @property
     def has_batches(self) -> bool:
         """Whether loops have got batches."""
-        return bool(self._newest)
+        return not self._newest.are_none
 
     @property
     def sees_no_losses(self) -> bool:
@@ -341,7 +280,7 @@ class Loops:
         self._undo()
         self._counts.remove()
         self._hear_no_steps()
-        Captured._open = None
+        hand_to(None)
         try:
             self._record_late()
             self._record_now()
@@ -360,18 +299,6 @@ class Loops:
                 self._session.say(f"not watched: {why}")
             else:
                 self._epochs.stop(PrunedataError(why))
-
-
-def _are_places(target: torch.Tensor) -> bool:
-    """Whether a target counts the samples of any batch, as where pairs are compared with the others of their batch.
-
-    The index of the samples in a first batch equals it by chance.
-    """
-    return target.numel() > 2 and torch.equal(target, torch.arange(target.numel(), device=target.device))
-
-
-class _Placed(Indexed):
-    """The data set of a loop's loader. Those of pruned loaders, and of trainers, are other ones."""
 
 
 class _Batches:
@@ -407,37 +334,3 @@ class _Batches:
 def _extremes(target: Any) -> set[float]:
     """Return the least and the greatest number of a target."""
     return {each.item() for each in target.detach().aminmax()} if target.numel() else set()
-
-
-def _has_places(loader: Any) -> bool:
-    """Whether a loader's samples have places in its data set, and no adapter made it: to prune, or to compare data."""
-    if isinstance(loader, PrunedLoader) or isinstance(loader.dataset, IterableDataset | Indexed):
-        return False
-    if get_worker_info() is not None:
-        return False
-    try:
-        return len(loader.dataset) > 0
-    except TypeError:
-        return False
-
-
-def _has_ids(batches: Any) -> bool:
-    """Whether the iterator of a loader yields ids with its batches."""
-    return type(getattr(batches, "_dataset", None)) is _Placed
-
-
-def _are_alike(one: DataLoader[Any], other: DataLoader[Any]) -> bool:
-    """Whether two loaders have the same data, which may have been made anew."""
-    ours, theirs = one.dataset, other.dataset
-    if ours is theirs:
-        return True
-    if type(ours) is not type(theirs) or len(ours) != len(theirs):  # type: ignore[arg-type]
-        return False
-    rows: Any = [original_rows(each) for each in (ours, theirs)]
-    if not np.array_equal(*rows):
-        return False
-    labels: Any = labels_in(ours), labels_in(theirs)
-    if labels[0] is not None and labels[1] is not None:
-        return bool(np.array_equal(*labels))
-    prints = [prints_in(each.dataset, each.num_workers, each)(some_in(ours)) for each in (one, other)]
-    return prints[0] == prints[1] and None not in prints[0]

@@ -1,45 +1,20 @@
 """Get the losses of single samples from the loss functions of PyTorch that a training step calls anyway."""
 
-import sys
 from collections.abc import Callable
 from functools import cache
 from inspect import signature
-from types import FunctionType
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import torch
-import torch.nn.functional as F
-from torch._subclasses import FakeTensor
-from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils._pytree import tree_leaves
 
 from prunedata.adapters.torch.losses import SMALL, joined, kept
+from prunedata.adapters.watched.functions import Taker, hand_to
 from prunedata.counting.guess import IGNORED, MOST_CLASSES
 from prunedata.errors import PrunedataError
 
-__all__ = ["Captured", "watch_functions"]
+__all__ = ["OF_LABELS", "Captured", "Lacking"]
 
-FUNCTIONS = (
-    "cross_entropy",
-    "nll_loss",
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "mse_loss",
-    "l1_loss",
-    "smooth_l1_loss",
-    "huber_loss",
-    "kl_div",
-    "poisson_nll_loss",
-    "gaussian_nll_loss",
-    "soft_margin_loss",
-    "hinge_embedding_loss",
-    "multi_margin_loss",
-    "multilabel_margin_loss",
-    "multilabel_soft_margin_loss",
-)
-"""The loss functions of ``torch.nn.functional``, which the modules of ``torch.nn`` call too."""
-OF_TIMM = "LabelSmoothingCrossEntropy", "SoftTargetCrossEntropy"
-"""The modules of ``timm.loss`` that are PyTorch's cross entropy, but do not call it."""
 OF_CLASSES = "cross_entropy", "nll_loss"
 """Of these the input has a number for each class, and the highest one says which class it is."""
 OF_TWO = {"binary_cross_entropy": 0.5, "binary_cross_entropy_with_logits": 0.0}
@@ -64,22 +39,19 @@ class Captured:
     tensors.
     """
 
-    _open: "Captured | None" = None
-    """The object that captures the losses of the present training step."""
-
     def __init__(self, samples: int, batch: Any = ()) -> None:
         self._samples, self._batch = samples, batch
         self._turned = False
         """Whether a target has the batch's places first, see :func:`_is_turned`."""
         self._calls: list[_Call] = []
-        self._outer: Captured | None = None
+        self._outer: Taker | None = None
 
     def __enter__(self) -> "Captured":
-        self._outer, Captured._open = Captured._open, self
+        self._outer = hand_to(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        Captured._open = self._outer
+        hand_to(self._outer)
 
     def losses(self, returned: Any, lacking: Lacking | None = None) -> torch.Tensor | None:
         """Return one loss for each sample, shape (n,), without a graph; None if no function had one for each.
@@ -348,83 +320,3 @@ def _by_sample(losses: torch.Tensor, mask: torch.Tensor | None, *, samples: int)
         return each.mean(1)
     counts = mask.reshape(samples, -1)
     return (each * counts).sum(1) / counts.sum(1).clamp(min=1)
-
-
-def watch_functions() -> Callable[[], None]:
-    """Let the loss functions of PyTorch be captured until the returned function is called.
-
-    They return what they always do, and stay the same objects, as a script may have kept them anywhere, such as in an
-    attribute of its model: only the code that they run is another.
-    """
-    undo = [_watched(name, vars(F)[name]) for name in FUNCTIONS]
-    of_timm = vars(sys.modules.get("timm.loss.cross_entropy", F))
-    undo += [_watched(name, of_timm[name].forward, _take_of_timm) for name in OF_TIMM if name in of_timm]
-
-    def restore() -> None:
-        for each in undo:
-            each()
-
-    return restore
-
-
-_CALLED: dict[str, Callable[..., Any]] = {}
-"""By its name in PyTorch's module what a loss function that is watched calls."""
-_OWN: dict[Any, FunctionType] = {}
-"""Of each function that was watched another one with the code that it had, the same in each training."""
-
-
-def _take(captured: Captured, own: Callable[..., Any], result: torch.Tensor, args: Any, options: Any) -> None:
-    """Let a call of a function be captured."""
-    captured.take(own, result, args, options)
-
-
-def _take_of_timm(captured: Captured, _: Callable[..., Any], result: torch.Tensor, args: Any, options: Any) -> None:
-    """Let a call of a module of timm's be captured as one of the function that it does not call."""
-    if len(args) == 3 and args[1].ndim == 2 and not options:
-        own = _OWN.get(F.cross_entropy, F.cross_entropy)
-        captured.take(own, result, args[1:], {"label_smoothing": getattr(args[0], "smoothing", 0.0)})
-
-
-def _watched(name: str, given: Any, take: Callable[..., None] = _take) -> Callable[[], None]:
-    """Let a function be captured until the returned one is called. Those that are watched already stay as they are."""
-    if not isinstance(given, FunctionType) or given.__code__.co_filename == _instead.__code__.co_filename:
-        return lambda: None
-    code, own = given.__code__, _OWN.get(given)
-    if own is None or own.__code__ is not code:
-        own = FunctionType(code, given.__globals__, given.__name__, given.__defaults__, given.__closure__)
-        own.__kwdefaults__, own.__annotations__ = given.__kwdefaults__, given.__annotations__
-        _OWN[given] = own
-    before = {name: value for name, value in vars(given).items() if name == "__wrapped__"}
-
-    def function(*args: Any, **options: Any) -> Any:
-        result = own(*args, **options)
-        captured = Captured._open
-        if captured is not None and _is_loss(result):
-            take(captured, own, result, args, options)
-        return result
-
-    _CALLED[name] = function
-    constants = tuple(name if each == "name" else each for each in _instead.__code__.co_consts)
-    given.__code__ = _instead.__code__.replace(co_consts=constants, co_freevars=code.co_freevars)
-    vars(given)["__wrapped__"] = own  # who reads its source or its arguments, as torch.jit.script, reads those
-
-    def restore() -> None:
-        given.__code__ = code
-        vars(given).pop("__wrapped__", None)
-        vars(given).update(before)
-
-    return restore
-
-
-def _is_loss(result: Any) -> bool:
-    """Whether the result of a loss function is one to train on, and no compiler only tries the function."""
-    if not isinstance(result, torch.Tensor) or isinstance(result, FakeTensor | FunctionalTensor):
-        return False
-    return result.requires_grad and not torch.compiler.is_compiling()
-
-
-def _instead(*args: Any, **options: Any) -> Any:
-    """Have the code of a watched function, which finds nothing of this module by itself."""
-    from prunedata.adapters.torch.captured import _CALLED  # noqa: PLC0415
-
-    return _CALLED["name"](*args, **options)

@@ -1,6 +1,7 @@
-"""The batches of a loop over a DataLoader, and which of them the target of a loss function is of."""
+"""The batches of a loop over a DataLoader, and which of the newest ones the target of a loss function is of."""
 
 import math
+from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
@@ -10,18 +11,20 @@ import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader
 
-from prunedata.adapters.torch.captured import Captured
 from prunedata.adapters.torch.losses import SMALL
+from prunedata.adapters.watched.captured import Captured
 from prunedata.adapters.watched.epochs import LONG
+from prunedata.adapters.watched.loop_targets import is_of
 from prunedata.types import SomeIds
 
-__all__ = ["Batch", "LoaderPass"]
+__all__ = ["AHEAD", "MOST", "Batch", "LoaderPass", "NewestBatches"]
 
+AHEAD, MOST = 3, 64
+"""So many of the newest batches may be the one that is trained on, as a loop may fetch the next ones before: at least,
+and at most, if it fetches as many in a row."""
 LOOKS, EVERY = 8, 64
 """On a device, targets are compared in so many batches at the beginning of a pass, and then in one of so many: to
 compare them waits for the device."""
-TASKS = 16
-"""Of a tensor with more columns, such as tokens or their mask, one may equal any target by chance."""
 _PLACES = count()
 
 
@@ -94,9 +97,9 @@ class Batch:
         return any(held() is target for held in self._leaves)
 
     def has(self, target: torch.Tensor) -> bool:
-        """Whether a target on the host is one of its tensors, or a part of one, as :func:`_is_of` compares them."""
+        """Whether a target on the host is one of its tensors, or a part of one, as :func:`is_of` compares them."""
         return any(
-            leaf is not None and _is_of(leaf.detach().cpu(), target) for leaf in (held() for held in self._leaves)
+            leaf is not None and is_of(leaf.detach().cpu(), target) for leaf in (held() for held in self._leaves)
         )
 
     def was_trained_by(self, own: Callable[..., Any]) -> bool:
@@ -116,6 +119,94 @@ class Batch:
         if self.late is not None:
             self.late.append(self)
             self.late = None
+
+
+class NewestBatches:
+    """The newest batches that a loop has got: it trains on one of them."""
+
+    def __init__(self) -> None:
+        self._batches: deque[Batch] = deque()
+        self._fetched, self._in_a_row = 0, 1
+        """The batches of a pass that the loop has fetched since it computed a loss, and before the newest loss."""
+        self._ahead: int | None = None
+        """How many batches the loop fetches before it trains on one, once that is known."""
+        self._others: set[Callable[..., Any]] = set()
+        """Loss functions that were called with targets of no batch."""
+        self._varies = False
+        """Whether any of them was called with a batch's target of several numbers."""
+
+    @property
+    def are_none(self) -> bool:
+        """Whether there is none."""
+        return not self._batches
+
+    @property
+    def are_many(self) -> bool:
+        """Whether the loop fetched more in a row than are kept here."""
+        return self._in_a_row > MOST
+
+    @property
+    def last(self) -> Batch:
+        """The one that the loop got last."""
+        return self._batches[-1]
+
+    def add(self, batch: Batch) -> None:
+        """Add the next one."""
+        is_next = bool(self._batches) and self._batches[-1].of is batch.of
+        self._batches.append(batch)
+        self._fetched = self._fetched + 1 if is_next else 1
+        while len(self._batches) > min(max(AHEAD, self._fetched, self._in_a_row), MOST):
+            self._batches.popleft()
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._batches.clear()
+
+    def computes_loss(self) -> None:
+        """The loop computes a loss, after it has fetched as many batches as it wants."""
+        if self._fetched:
+            self._fetched, self._in_a_row = 0, self._fetched
+
+    def batch_of(self, target: Any, own: Callable[..., Any]) -> Batch | None:
+        """Return the batch that has the target of a loss function; None if none has it, unless by chance."""
+        batch = self._likely(target, own) if isinstance(target, torch.Tensor) else None
+        if batch is None or self._is_by_chance(batch, target, own):
+            self._others.add(own)
+            return None
+        return batch
+
+    def _likely(self, target: torch.Tensor, own: Callable[..., Any]) -> Batch | None:
+        """Return the batch that has a target; None if none has it. Several may have equal ones."""
+        newest = tuple(self._batches)
+        for batch in newest:
+            if batch.has_itself(target):
+                return batch
+        likely = None
+        # If it fetches several in a row, it trains on each of them in turn.
+        if self._ahead is not None and self._ahead < len(newest) and max(self._fetched, self._in_a_row) == 1:
+            likely = newest[-1 - self._ahead]
+        if likely is not None and not (target.is_cpu or likely.is_looked_at or own in self._others):
+            return likely
+        value = target.detach().cpu()
+        if likely is not None and likely.has(value) and not (self._ahead and likely.is_trained):
+            return likely
+        found = [batch for batch in newest if batch.has(value)]
+        if not found:
+            return None
+        batch = next((each for each in found if not each.is_trained), found[-1])
+        if not batch.of.is_over:  # else no further batch has come
+            self._ahead = len(newest) - 1 - newest.index(batch)
+        return batch
+
+    def _is_by_chance(self, batch: Batch, target: torch.Tensor, own: Callable[..., Any]) -> bool:
+        """Whether a target of one number may equal a tensor of its batch by chance, as a GAN's for its own images.
+
+        A folder of images may have a single class. Where batches have several, one of only one class is right.
+        """
+        if self._varies or own not in self._others or target.numel() < 2 or batch.has_itself(target):
+            return False
+        self._varies = bool((target != target.flatten()[0]).any())
+        return not self._varies
 
 
 def _length_of(loader: DataLoader[Any]) -> int:
@@ -143,43 +234,3 @@ def _tensors_in(batch: Any) -> list[torch.Tensor]:
 def _held(leaf: torch.Tensor) -> Callable[[], torch.Tensor | None]:
     """Return what gives a tensor of a batch later; a large one only for as long as the loop has it."""
     return (lambda: leaf) if leaf.numel() <= SMALL else ref(leaf)
-
-
-def _is_of(leaf: torch.Tensor, target: torch.Tensor) -> bool:
-    """Whether a target is a tensor of a batch, as it is or one hot, a column, the end, or all but the first token."""
-    if leaf.ndim == 1 and target.ndim == 2 and len(leaf) == len(target) and target.shape[1] > 1:
-        return _is_of_labels(target) and _has_labels(target, leaf)
-    if _are_equal(leaf, target):
-        return True
-    if leaf.ndim == target.ndim == 3 and len(leaf) == len(target):  # of a series the end is predicted
-        return _are_equal(leaf[:, -target.shape[1] :, -target.shape[2] :], target)
-    if leaf.ndim != 2 or leaf.shape[1] < 2:
-        return False
-    if target.ndim == 1 and len(leaf) == len(target) and leaf.shape[1] <= TASKS:  # each task has a column
-        rounds = leaf.is_floating_point() and not target.is_floating_point()  # inputs would look like labels
-        return not rounds and bool((leaf.to(target.dtype) == target[:, None]).all(0).any())
-    if target.numel() == leaf.numel():
-        target = target.reshape(leaf.shape)[:, :-1]
-    return _are_equal(leaf[:, 1:], target)  # of tokens the next ones are predicted
-
-
-def _is_of_labels(target: torch.Tensor) -> bool:
-    """Whether probabilities of classes are labels, also smoothed or mixed: all but one or two in a row are the lowest.
-
-    Those of a network, such as a teacher, are other ones, though the likeliest classes may be the labels.
-    """
-    rows, classes = target.shape
-    lowest = int((target == target.min()).sum())
-    return lowest >= (max(rows * (classes - 2), 2) if rows > 1 else classes - 1)
-
-
-def _has_labels(target: torch.Tensor, leaf: torch.Tensor) -> bool:
-    """Whether probabilities of classes have a part for the label of each row, which may be mixed with another."""
-    labels = leaf.long()
-    if not _are_equal(leaf, labels) or labels.min() < 0 or labels.max() >= target.shape[1]:
-        return False
-    return bool((target.gather(1, labels[:, None]) > target.min()).all())
-
-
-def _are_equal(leaf: torch.Tensor, target: torch.Tensor) -> bool:
-    return leaf.numel() == target.numel() and torch.equal(leaf.flatten().to(target.dtype), target.flatten())
