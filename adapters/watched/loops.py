@@ -9,14 +9,11 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader
 
 from prunedata.adapters.torch.items import SORTS
-from prunedata.adapters.watched.captured import OF_LABELS
-from prunedata.adapters.watched.epochs import LONG, WatchedEpochs
 from prunedata.adapters.watched.functions import hand_to, watch_functions
-from prunedata.adapters.watched.gathered import epochs_of
 from prunedata.adapters.watched.loop_batches import AHEAD, MOST, Batch, LoaderPass, NewestBatches
-from prunedata.adapters.watched.loop_loaders import are_alike, has_ids, with_ids
+from prunedata.adapters.watched.loop_loaders import has_ids, with_ids
+from prunedata.adapters.watched.loop_runs import LoopRuns
 from prunedata.adapters.watched.loop_targets import are_places
-from prunedata.adapters.watched.shown import Shown
 from prunedata.errors import PrunedataError
 from prunedata.types import SomeIds
 
@@ -28,14 +25,17 @@ STRANGE = "its loss is computed with targets that are not in the batches of its 
 class Loops:
     """The training loops of a process, of which one is watched at a time.
 
-    The call of a loss function belongs to the batch that has the target of the call among its tensors. It was trained
-    if its result got a gradient: the loss of a validation gets none.
+    A loop gets a batch (:meth:`delivered`), calls a loss function (:meth:`take`), and computes gradients. The call
+    belongs to the batch that has its target among its tensors. It was trained if its result got a gradient: the loss of
+    a validation gets none. A batch is recorded when its pass ends, or when the loop calls a loss function for another
+    one: until then its loss may have further parts.
     """
 
     UNSEEN = "its loop calls no loss function of PyTorch's with targets of its batches"
 
     def __init__(self, session: Any) -> None:
         self._session = session
+        self._runs = LoopRuns(session, self.stop)
         self._newest = NewestBatches()
         self._comes_back = False
         """Whether the loop trains again on a batch, as by a second optimizer, after it has fetched the next one."""
@@ -48,15 +48,6 @@ class Loops:
         self._before: Batch | None = None
         self._lost = 0
         """What ``_now`` was as the newest batch came, and how many of its pass came before without changing it."""
-        self._labels = set[float]()
-        """Labels of the run's batches, until there are two."""
-        self._epochs: WatchedEpochs | None = None
-        self._pass: LoaderPass | None = None
-        """The pass whose batches were trained last."""
-        self._alone = 0
-        """The passes of the open epoch, if each was left after its first batch."""
-        self._known: list[DataLoader[Any]] = []
-        """A loader of each run, newest last."""
         self._steps = 0
         """How many steps optimizers have taken."""
         self._counts = register_optimizer_step_post_hook(self._count)
@@ -88,7 +79,8 @@ class Loops:
         try:
             self._hear_no_steps()
             self._record_late()
-            if which is self._pass:  # a loop may train on batches of other loaders in between, with targets of its own
+            # Else it may train on batches of other loaders in between, with targets of its own.
+            if which is self._runs.last_pass:
                 self._lost = self._lost + 1 if self._has_strange and self._now is self._before else 0
                 self._before = self._now
             if self._has_strange and (self._now is None or not self._now.is_trained or self._lost > AHEAD):
@@ -107,8 +99,8 @@ class Loops:
             return
         if self._now is not None and self._now is which.newest and self._now.is_trained:
             self._record_now()
-            if self._pass is which:
-                self._end_epoch()
+            if self._runs.last_pass is which:
+                self._runs.end_epoch()
         elif self._handle is None and not self._stopped:  # the loop may still train on batches of the pass
             self._handle = register_optimizer_step_post_hook(self._stepped)
 
@@ -120,7 +112,7 @@ class Loops:
         batch = self._now
         if batch is not None and batch.of.is_over and batch is batch.of.newest and batch.has_losses:
             self._record_now()
-            self._end_epoch()
+            self._runs.end_epoch()
 
     def _hear_no_steps(self) -> None:
         if self._handle is not None:
@@ -140,8 +132,7 @@ class Loops:
             is_before = batch is not self._newest.last and batch.is_trained  # it was trained before the newest came
             if is_before and are_places(target):
                 raise PrunedataError(STRANGE)
-            if len(self._labels) < 2:
-                self._labels |= _extremes(target) if own.__name__ in OF_LABELS else {0, 1}
+            self._runs.see_target(own, target)
             self._newest.computes_loss()
             if self._is_kept(batch):
                 raise PrunedataError(
@@ -182,9 +173,9 @@ class Loops:
             if len(waiting := batch.of.waiting) < MOST:
                 waiting.append((batch.ids, batch.captured))
             batch.begin_again()
-            if self._is_no_training(batch.of):
+            if self._is_attack(batch.of):
                 return
-            epochs = self._epochs_of(batch.of)
+            epochs = self._runs.epochs_of(batch.of)
             if self._stopped:
                 return
             for ids, captured in waiting:
@@ -203,64 +194,11 @@ class Loops:
             self._record_now()
         self._now = now
 
-    def _is_no_training(self, which: LoaderPass) -> bool:
+    def _is_attack(self, which: LoaderPass) -> bool:
         """Whether other data than those of the run only get gradients, as where a network is tested by an attack."""
-        if self._epochs is None or which is self._pass or self._steps > which.steps or not self._session.trains:
+        if self._runs.epochs is None or which is self._runs.last_pass or self._steps > which.steps:
             return False
-        if which.is_other is None:
-            which.is_other = not are_alike(which.loader, self._known[-1])
-        return which.is_other
-
-    def _epochs_of(self, which: LoaderPass) -> WatchedEpochs:
-        """Return the epochs of the run that a pass belongs to. One over other data begins another run."""
-        before = self._pass
-        if self._epochs is not None and which is before:
-            return self._epochs
-        loader = which.loader
-        same = bool(self._known) and are_alike(loader, self._known[-1])
-        returns = not same and any(are_alike(loader, each) for each in self._known)
-        if which.is_left or returns or not (before is None or same or before.is_over):
-            raise PrunedataError("it trains on several loaders in turn")
-        if before is not None:
-            before.is_left = True
-            # A loop that takes one batch of each pass, as next(iter(loader)) does, has no passes to tell epochs by.
-            self._alone = self._alone + 1 if same and before.batches == 1 and not before.is_over else 0
-            if not self._alone or self._alone >= before.length:
-                self._alone = 0
-                self._end_epoch()
-        if self._epochs is None or not same:
-            self._end_run()
-            dataset: Any = loader.dataset
-            if self._session.settings.leave_out:
-                raise PrunedataError(
-                    "a loop of your own leaves samples out by pruner.wrap(loader), in the script: without --leave-out "
-                    "it is watched"
-                )
-            self._epochs = epochs_of(self._session, loader)
-            tokenizer = getattr(loader.collate_fn, "tokenizer", None)
-            shown = dataset if tokenizer is None else Shown(dataset, tokenizer)
-            self._epochs.begin(len(dataset), LONG, dataset=shown, selected=dataset)
-            self._known.append(loader)
-        self._pass = which
-        return self._epochs
-
-    def _end_epoch(self) -> None:
-        if self._pass is not None and self._epochs is not None:
-            self._pass.is_left = True
-            self._check_labels()
-            self._epochs.end()
-
-    def _check_labels(self) -> None:
-        """Stop if all targets are one label, as those of a contrastive loss, or of what tells real from made."""
-        if len(self._labels) == 1:
-            self.stop("all targets of its loss are the same, and say nothing of single samples")
-
-    def _end_run(self) -> None:
-        if self._epochs is not None:
-            self._check_labels()
-            epochs, self._epochs = self._epochs, None
-            self._labels.clear()
-            epochs.close(True)
+        return bool(self._session.trains) and self._runs.has_other_data(which)
 
     @property
     def has_batches(self) -> bool:
@@ -286,7 +224,7 @@ class Loops:
             self._record_now()
             if self._session.trains and self.sees_no_losses and not self._session.has_begun:
                 self.stop(self.UNSEEN)
-            self._end_run()
+            self._runs.end()
         except Exception as error:
             self._session.say(f"not watched: {error}")
 
@@ -295,10 +233,10 @@ class Loops:
         if not self._stopped:
             self._stopped = True
             self._newest.clear()
-            if self._epochs is None:
+            if self._runs.epochs is None:
                 self._session.say(f"not watched: {why}")
             else:
-                self._epochs.stop(PrunedataError(why))
+                self._runs.epochs.stop(PrunedataError(why))
 
 
 class _Batches:
@@ -329,8 +267,3 @@ class _Batches:
         if name == "_inner":  # not there yet while it is copied
             raise AttributeError(name)
         return getattr(self._inner, name)
-
-
-def _extremes(target: Any) -> set[float]:
-    """Return the least and the greatest number of a target."""
-    return {each.item() for each in target.detach().aminmax()} if target.numel() else set()

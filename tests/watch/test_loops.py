@@ -511,7 +511,7 @@ def test_a_loop_that_takes_one_batch_of_each_pass_has_epochs_of_as_many_as_a_pas
 
 
 def test_a_loop_of_very_many_epochs_is_watched_for_so_many(watch, monkeypatch):
-    monkeypatch.setattr("prunedata.adapters.watched.loops.LONG", 2)
+    monkeypatch.setattr("prunedata.adapters.watched.loop_runs.LONG", 2)
     _, (run,), told = watch(over(plainly))
     assert told == "prunedata: watched no longer: its first 2 epochs are recorded, which is enough\n"
     assert [record["observed"] for record in run.history] == [SAMPLES] * 2
