@@ -156,7 +156,7 @@ def _labels_and_guesses(run: RunState, labels: Array | None, names: Sequence[str
         classes = np.array(_readable(np.array(names, dtype=np.str_)))
         given = None if given is None else classes[given]
     elif given is not None and given.dtype.kind == "U":
-        known = run.run.get("labels", {}).get("classes", ()) if labels is None else np.unique(labels)
+        known = run.run.get("labels", {}).get("classes", ()) if labels is None else _in_order(given, run.labels)
         classes = np.array(_readable(np.array(known, dtype=np.str_)))
     else:
         classes = None
@@ -168,6 +168,23 @@ def _labels_and_guesses(run: RunState, labels: Array | None, names: Sequence[str
     if classes is not None:
         told = np.append(classes, "")[np.where((guess >= 0) & (guess < classes.size), guess, classes.size)]
     return found | {"guess": told if given is None else np.where(told == given, none, told)}
+
+
+def _in_order(names: Array, trained_on: Array | None) -> Array:
+    """Return the names of classes 0, 1, ...: each class has the name that most of its samples have.
+
+    ``names`` of all samples, and the labels that the run was trained on, both of shape (samples,). If these are no
+    numbers, the names are sorted, as a run with names takes them.
+    """
+    found, which = np.unique(names, return_inverse=True)
+    if trained_on is None or trained_on.dtype.kind not in "iu" or not (trained_on >= 0).any():
+        return found
+    known = trained_on >= 0
+    pairs, counts = np.unique(trained_on[known].astype(np.int64) * found.size + which[known], return_counts=True)
+    numbers, which = np.divmod(pairs[np.argsort(counts, kind="stable")], found.size)  # the most frequent comes last
+    classes = np.full(numbers.max() + 1, "", dtype=found.dtype)
+    classes[numbers] = found[which]
+    return classes
 
 
 def _readable(labels: Array | None) -> Array | None:

@@ -117,3 +117,19 @@ def test_the_mean_of_all_epochs_ranks_where_the_network_memorizes():
 
     run = watched(losses)
     assert (scores_of(run) == run.mean_excess).all()
+
+
+@pytest.mark.parametrize("names", [["zebra", "ant", "mole"], ["a", "b", "c"], ["c", "b", "a"]])
+def test_a_guess_has_the_name_that_samples_with_its_number_have(names):
+    numbers = np.arange(200) % 3
+    run = Pruner(200, epochs=2, leave_out="nothing")
+    for epoch in run.epochs():
+        for ids in epoch.batches(50):
+            logits = np.eye(3, dtype=np.float32)[(numbers[ids] + 1) % 3]
+            run.observe(1 + ids / 200, ids, logits=logits, labels=numbers[ids])
+    given = np.array(names)[numbers]
+    given[:5] = names[2]  # a few were corrected since
+    table = table_of(state_of(run), 200, given)
+    assert table["label"].tolist() == given[table["id"]].tolist()
+    told, right = table["guess"], np.array(names)[(numbers[table["id"]] + 1) % 3]
+    assert told.tolist() == np.where(right == table["label"], "", right).tolist()
