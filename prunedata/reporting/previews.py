@@ -53,10 +53,9 @@ class Previews:
     """
 
     def __init__(self, dataset: Any, samples: int, *, large: bool = False) -> None:
-        if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
-            raise PrunedataError(
-                f"Expected a data set with dataset[id] and len(dataset), to show samples. Got {type(dataset).__name__}."
-            )
+        if isinstance(dataset, type) or not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
+            got = f"the class {dataset.__name__}" if isinstance(dataset, type) else type(dataset).__name__
+            raise PrunedataError(f"Expected a data set with dataset[id] and len(dataset), to show samples. Got {got}.")
         if len(dataset) != samples:
             raise PrunedataError(
                 f"Expected the data set that the run was trained on, of {samples:,} samples. Got {len(dataset):,}."

@@ -238,6 +238,8 @@ def test_all_labels(more, expected):
 def test_another_data_set():
     with pytest.raises(PrunedataError, match=r"of 5 samples\. Got 3"):
         Previews("abc", 5)
+    with pytest.raises(PrunedataError, match="Got the class str"):
+        Previews(str, 3)
     with pytest.raises(PrunedataError, match="Got generator"):
         Previews((one for one in "abc"), 3)
 
