@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from prunedata.checks import shown
 from prunedata.cli.arguments import is_one_file, labeled_rows, read_labels, replacing
 from prunedata.errors import PrunedataError
 from prunedata.findings.verdicts import apply_verdicts, read_verdicts, write_verdicts
@@ -23,6 +24,7 @@ def correct(args: argparse.Namespace) -> None:
         raise PrunedataError(f"Expected --output to end with .npy, .csv or .txt. Got {args.output}.")
     _refuse_overwriting(args)
     labels = read_labels(args.labels, None, args.label_column)
+    _refuse_heading(args.labels, labels)
     found = read_verdicts(args.verdicts, keys=None if args.store is None else _keys_of(args.store, labels.size))
     if args.store is None and any(one.key for one in found):
         raise PrunedataError(
@@ -67,6 +69,20 @@ def _refuse_overwriting(args: argparse.Namespace) -> None:
                     f"Expected {option} to be a new file. Got {output}, which holds {what}: name another file."
                 )
         read |= {"the corrected labels": output}
+
+
+def _refuse_heading(path: str, labels: npt.NDArray[Any]) -> None:
+    """Raise if the first label may be the name of their column: then all labels would be those of the row before."""
+    others = labels[1:]
+    if Path(path).suffix == ".npy" or labels.dtype.kind != "U" or not labels.size or labels[0] in others:
+        return
+    with open(path, encoding="utf-8-sig") as file:
+        first = file.readline().strip().strip('"')
+    if first == labels[0] and np.unique(others).size < others.size:
+        raise PrunedataError(
+            f"Expected labels in {path}. Got {shown(first)} in its first line, and in no other. If it is the name of "
+            "the column, pass it as --label-column; if it is a label, write the line label above it."
+        )
 
 
 def _write(labels: npt.NDArray[Any], output: Path) -> None:

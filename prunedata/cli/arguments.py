@@ -174,6 +174,11 @@ def labeled_rows(file: IO[str], path: str, column: str | None) -> Iterator[tuple
         if number == 1 and row:
             at = _place_of_labels(row, path, column)
         if row and (number > 1 or at is None):
+            if at is None and len(row) > 1:
+                raise PrunedataError(
+                    f"Expected one label a line in {path}. Got {len(row)} fields with commas between them in row "
+                    f"{number}: put a label with a comma in double quotes, or name the columns in the first line."
+                )
             place = at or 0
             if len(row) <= place:
                 told = f"Expected a column {column or COLUMN} in every row of {path}. Got none in row {number}."

@@ -68,6 +68,7 @@ def test_names_from_numpy(tmp_path):
         ("id,label\n0,1\n1\n2,3\n", None, "Expected a column label in every row of .*Got none in row 3"),
         ("id;label\n0;1\n1;2\n2;3\n", "label", "Got id;label: .* separated by commas"),
         ("", "kind", "Expected a column kind .*Got nothing"),
+        ("books\nCDs, vinyl\nCDs, tapes\n", None, "one label a line .*Got 2 fields .* in row 2: .*double quotes"),
     ],
 )
 def test_what_is_missing_is_told(file, text, column, told):
@@ -217,6 +218,20 @@ def test_names_in_every_form(prints, tmp_path, name):
     out = prints(f"apply verdicts.csv --labels labels.csv -o {name}")
     assert out == f"1 judged, 1 wrong: 1 corrected -> {name}\n"
     assert read_labels(name, 4).tolist() == ["cat", "a, long name", "dog", "cat"]
+
+
+@pytest.mark.parametrize("lines", [["class", "cat", "cat", "dog", "dog"], ["class", "0", "0", "1", "1"]])
+def test_the_name_of_a_column_is_no_label(prints, refuses, tmp_path, lines):
+    (tmp_path / "verdicts.csv").write_text(f"sample,verdict,was,label\n1,wrong,{lines[1]},{lines[3]}\n")
+    (tmp_path / "labels.txt").write_text("\n".join(lines))
+    told = refuses("apply verdicts.csv --labels labels.txt -o fixed.txt")
+    assert "Got 'class' in its first line, and in no other. If it is the name of the column" in told
+    prints("apply verdicts.csv --labels labels.txt --label-column class -o fixed.txt")
+    assert (tmp_path / "fixed.txt").read_text().split() == [*lines[:2], lines[3], *lines[3:]]
+    (tmp_path / "labels.txt").write_text("\n".join(["label", *lines]))
+    (tmp_path / "verdicts.csv").write_text("sample,verdict,was,label\n0,wrong,class,owl\n")
+    prints("apply verdicts.csv --labels labels.txt -o fixed.txt")
+    assert (tmp_path / "fixed.txt").read_text().split() == ["label", "owl", *lines[1:]]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
