@@ -16,6 +16,7 @@ from prunedata.adapters.torch.orders import Order
 from prunedata.adapters.torch.position import check_position, has_as_many_ranks, resume_at
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.adapters.torch.seeds import WorkerSeeds, draw
+from prunedata.counting.batches import plain_ids
 from prunedata.errors import LossError, PrunedataError
 from prunedata.run.epoch import Epoch
 from prunedata.run.pruner import Pruner
@@ -136,6 +137,7 @@ class PrunedLoader:
             if found is not None and labels is None:
                 self._pruner.see_labels(ids, found, losses, logits, sure=False)
         else:
+            self._check_delivered(ids)
             self._pending.clear()
         if labels is not None:
             self._pruner.see_labels(ids, labels, losses, logits)
@@ -166,6 +168,19 @@ class PrunedLoader:
         elif len(new):
             self._recorder.add(new, losses[which], None if logits is None else logits[which])
         return scale
+
+    def _check_delivered(self, ids: SomeIds) -> None:
+        """Raise :class:`LossError` unless the loader has delivered these samples: the user's own ids may be others."""
+        if self._observed[0] or not self._pending:  # in a pass's first call all that it has delivered still waits
+            return
+        known, delivered = plain_ids(ids), np.concatenate([each for each, _ in self._pending])
+        others = known[~np.isin(known, delivered) & (known >= 0) & (known < self._pruner.samples)]
+        if others.size:
+            raise LossError(
+                "Expected the ids of samples that the loader has delivered, which are places in its data set. Got "
+                f"others for {others.size} of {known.size} samples (ids {', '.join(map(str, others[:5]))}): call "
+                "observe(losses) without ids, or take them from the loader, wrap(..., with_ids=True)."
+            )
 
     def _ambiguous(self) -> str:
         """Return why the losses cannot be matched to a batch, and what to do."""

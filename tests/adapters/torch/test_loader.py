@@ -99,6 +99,19 @@ def test_ids_that_were_delivered_are_asked_for():
         loader.observe(losses_of(ids, 0))
 
 
+def test_ids_of_the_users_own_are_refused_where_they_are_other_samples():
+    pruner, loader = pruned()
+    pruner.begin_epoch()
+    batches = iter(loader)
+    (_, index), (_, later) = next(batches), next(batches)  # a loop that fetches ahead
+    with pytest.raises(LossError, match=r"Expected the ids of samples that the loader has delivered.*Got others for "):
+        pruner.observe(losses_of(index, 0), (index + 1) % SAMPLES)
+    assert pruner.visits.sum() == 0
+    for ids in (index[1:], later):  # of a batch, or of some of its samples
+        pruner.observe(losses_of(ids, 0), ids)
+    assert pruner.visits.sum() == 2 * BATCH - 1
+
+
 def as_dict(items):
     return {"nested": {"index": torch.tensor([index for _, index in items])}}
 
