@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from inspect import signature
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar, cast
@@ -11,7 +11,7 @@ from weakref import ReferenceType, ref
 import numpy as np
 import numpy.typing as npt
 
-from prunedata.checks import integer, warn
+from prunedata.checks import integer, shown, warn
 from prunedata.counting.guess import two_likeliest
 from prunedata.counting.joining import joined
 from prunedata.errors import FinishedWarning, LossError, NeverPrunesWarning, PrunedataError, UnweighedWarning
@@ -174,6 +174,12 @@ class Pruner:
         if samples is None and given is not None:
             samples = given.size
 
+        # Their length is no number of samples: that of a text, of columns, or of the parts of a data set.
+        if isinstance(samples, str | bytes) or (isinstance(samples, Mapping) and 0 not in samples):
+            raise PrunedataError(
+                f"Expected samples as a number, or a data set that has as many. Got {shown(samples)}: pass the number "
+                "of rows, or one part of what has several."
+            )
         # An array or a tensor without dimensions is a number, though it has a method for its length.
         dataset = samples if isinstance(samples, Sized) and getattr(samples, "ndim", True) else None
         self._number = cast("int | None", samples) if dataset is None else len(dataset)

@@ -267,6 +267,13 @@ def test_samples_may_be_the_data_set():
     assert Pruner(np.array(40), epochs=6).samples == 40  # a number
 
 
+@pytest.mark.parametrize("given", ["40", "data.csv", b"40", {"train": [1, 2], "test": [3]}, {}], ids=repr)
+def test_a_length_that_is_no_number_of_samples_is_refused(given):
+    with pytest.raises(PrunedataError, match=r"Expected samples as a number, or a data set .* Got "):
+        Pruner(given, epochs=6)
+    assert Pruner(dict.fromkeys(range(40), "a row"), epochs=6).samples == 40  # one that a DataLoader takes
+
+
 def test_a_run_that_knows_no_samples_says_so():
     run = Pruner(epochs=6)
     for use in (
