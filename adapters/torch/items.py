@@ -1,6 +1,6 @@
 """Ids that travel with their samples: through the dataset, the worker and the collate function."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from math import prod
 from typing import Any
@@ -79,6 +79,7 @@ class Indexed(Dataset[Any]):
         return getattr(self._indexed, name)
 
 
+LONGEST = 1 << 14  # numbers of a sample: images have more, whose sums take long, and are not sorted by length
 SORTS = (
     "its collate function changes the order of the samples, so that losses would be recorded for others: keep the "
     "order, as pack_padded_sequence(enforce_sorted=False) allows"
@@ -128,19 +129,21 @@ def _moved(samples: list[Any], batch: Any) -> int:
     leaves = tree_leaves(dict(batch) if isinstance(batch, Mapping) else batch)
     tables = [each.cpu() for each in leaves if isinstance(each, torch.Tensor) and each.shape[:1] == (len(samples),)]
     columns = [np.asarray(each).ravel() for each in tables if each.numel() == len(samples)]
+    sums = [np.asarray(of_rows) for each in tables if each.numel() > len(samples) and (of_rows := _sums(each))]
     one_hot = [np.asarray(each.argmax(1)) for each in tables if each.ndim == 2 and each.shape[1] > 1]
-    surely = 0
-    for numbers in filter(None, map(_numbers, zip(*map(_fields, samples), strict=False))):
-        different = len(set(numbers))
-        if different > 1 and any(np.array_equal(numbers, column) for column in one_hot):
-            return 0
-        for column in columns:
-            own = np.asarray(numbers).astype(column.dtype)
-            if np.array_equal(own, column):
-                if different > 1:
-                    return 0
-            elif np.array_equal(np.sort(own), np.sort(column)):
-                surely = max(surely, Collate.enough if different > 2 else 1)
+    surely, fields = 0, list(zip(*map(_fields, samples), strict=False))
+    for numbers_in, among, enough in ((_numbers, columns, Collate.enough), (_sums, sums, 1)):
+        for numbers in filter(None, map(numbers_in, fields)):
+            different = len(set(numbers))
+            if different > 1 and any(np.array_equal(numbers, column) for column in one_hot):
+                return 0
+            for column in among:
+                own = np.asarray(numbers).astype(column.dtype)
+                if np.array_equal(own, column):
+                    if different > 1:
+                        return 0
+                elif np.array_equal(np.sort(own), np.sort(column)):
+                    surely = max(surely, enough if different > 2 else 1)
     return surely
 
 
@@ -154,6 +157,18 @@ def _numbers(field: tuple[Any, ...]) -> list[Any] | None:
     """Return what samples have in a field, if each has one number there."""
     found = [each.item() if prod(getattr(each, "shape", (0,))) == 1 else each for each in field]
     return found if all(isinstance(each, (int, float)) for each in found) else None
+
+
+def _sums(field: Iterable[Any]) -> list[float] | None:
+    """Return the sums of what samples have in a field, if each has several numbers there; padding adds nothing."""
+    if any(prod(getattr(each, "shape", ())) > LONGEST for each in field):
+        return None
+    try:
+        arrays = [np.asarray(each.detach().cpu().double() if hasattr(each, "detach") else each) for each in field]
+    except Exception:  # whatever is in the user's data
+        return None
+    several = all(array.ndim and array.dtype.kind in "biuf" for array in arrays)
+    return [float(array.astype(np.float64).sum()) for array in arrays] if several else None
 
 
 class CollatePairs:

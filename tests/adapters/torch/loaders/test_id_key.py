@@ -272,3 +272,48 @@ def test_doctor_tries_the_collate_function(dataset, options, told):
 
 def test_doctor_tries_none_without_batches():
     assert "collate function" not in facts(DataLoader(Items(), batch_size=None))
+
+
+class Unnumbered(Items):
+    """Sequences of several lengths, which have no number of their own."""
+
+    def __getitem__(self, index):
+        return torch.arange(1, 2 + index * 31 % 13) * (index + 1)
+
+
+def padded_in_order(samples):
+    return torch.nn.utils.rnn.pad_sequence(samples, batch_first=True)
+
+
+def padded_by_length(samples):
+    return padded_in_order(sorted(samples, key=len, reverse=True))
+
+
+def in_pairs(samples):
+    padded = padded_in_order(samples)
+    return padded.flip(0), padded
+
+
+def spoilt(samples):
+    padded = padded_in_order(samples)
+    return padded * (torch.rand(padded.shape) < 0.8)
+
+
+@pytest.mark.parametrize(
+    ("collate", "sorts"), [(padded_by_length, True), (padded_in_order, False), (in_pairs, False), (spoilt, False)]
+)
+def test_sequences_that_are_sorted_are_found_by_what_they_hold(collate, sorts):
+    pruner = make_pruner(leave_out="nothing")
+    loader = wrap(DataLoader(Unnumbered(), batch_size=BATCH, shuffle=True, collate_fn=collate), pruner)
+
+    def trained():
+        for _ in pruner.epochs():
+            for batch in loader:
+                pruner.observe(torch.ones(len(batch[1] if isinstance(batch, tuple) else batch)))
+
+    if sorts:
+        with pytest.raises(PrunedataError, match="keeps the order of its samples"):
+            trained()
+    else:
+        trained()
+        assert (pruner.visits == len(pruner.history)).all()
