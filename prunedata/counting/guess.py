@@ -32,6 +32,10 @@ CHANGED = (
     "or labels, is another number than in the first epoch, by which the run compares the losses. If it is no label, "
     "pass the labels to the Pruner, or labels=np.zeros(samples, int) to compare all samples with each other."
 )
+ORDERED = (
+    "Expected names of classes that are in the order of the logits once they are sorted, as labels= has names. Got "
+    "batches with other numbers, so guesses would have wrong names: pass labels= as the numbers of the classes."
+)
 STRONGEST = 15
 """Largest strength of a guess."""
 
@@ -169,7 +173,8 @@ class Guess:
         if known or self._labels is not None:
             other = np.maximum(labels, -1) != self._of(ids, arrays)
             if other.any() and not sure:
-                warn(CHANGED, UserWarning)
+                if self._labels is None or self.classes:  # without logits names need no order
+                    warn(CHANGED if self._labels is None else ORDERED, UserWarning)
             elif other.any() and self.passes_changes is not None:
                 self.passes_changes()
                 self.wants_labels = False

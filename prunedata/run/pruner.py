@@ -601,8 +601,14 @@ class Pruner:
 
     @property
     def needs_labels(self) -> bool:
-        """Whether it also wants them to decide, so that adapters look for them where the loop passes none."""
-        return self._engine.options.auto and self.wants_labels
+        """Whether it wants them also where the loop passes none: to decide, or to compare with names that it was given.
+
+        Adapters then look for them in the batches.
+        """
+        engine = self._engine
+        if engine.options.labels is not None and engine.options.labels.named:
+            return engine.opened is None or engine.opened.wants_labels
+        return engine.options.auto and self.wants_labels
 
     def expect_classes(self, classes: int) -> None:
         """Raise :class:`LossError` unless this run has so many classes; for adapters."""

@@ -1,5 +1,7 @@
 """The labels that a run takes from its data set."""
 
+import warnings
+
 import datasets
 import numpy as np
 import pytest
@@ -396,3 +398,21 @@ def test_numbers_that_change_from_epoch_to_epoch_are_told_and_the_run_goes_on():
     with pytest.warns(UserWarning, match=r"labels=np\.zeros"):
         out = follow(run, loader, **how)
     assert len(out) == 12
+
+
+SORTED, OTHERS = ["ant", "mole", "zebra"], ["zebra", "ant", "mole"]
+
+
+@pytest.mark.parametrize(
+    ("names", "logits", "warned"), [(SORTED, True, False), (OTHERS, True, True), (OTHERS, False, False)]
+)
+def test_names_in_another_order_than_the_logits_are_told(names, logits, warned):
+    numbers = np.arange(60) % 3
+    run, loader = wrapped(lambda at: (at, numbers[at]), 60, labels=np.array(names)[numbers], leave_out="nothing")
+    run.begin_epoch()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for places, _ in loader:
+            run.observe(torch.ones(len(places)), logits=torch.eye(3)[places % 3] if logits else None)
+    assert bool(seen) == warned
+    assert all("pass labels= as the numbers of the classes" in str(one.message) for one in seen)
