@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from prunedata.adapters.lightning.callback import BaseCallback, DataPruning, observe
 from prunedata.adapters.lightning.settings import check_settings
-from prunedata.adapters.torch.items import SORTS, Collate, Indexed
+from prunedata.adapters.torch.items import SORTS, Collate, Indexed, has_own_iterator
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.adapters.torch.wrap import copied, wrap
 from prunedata.adapters.watched.captured import Captured
@@ -193,6 +193,11 @@ class _Fit:
             raise PrunedataError(
                 f"it trains on {type(loader).__name__}, whose samples have no places: train on a DataLoader over a "
                 "data set with a length, or wrap the stream in the script"
+            )
+        if has_own_iterator(loader):
+            raise PrunedataError(
+                f"its {type(loader).__name__} changes the batches of PyTorch's iterator, which would have ids: let the "
+                "collate function change them, as filter_per_worker=True does in PyTorch Geometric"
             )
         if self._leaves_out and self._given is not None and not isinstance(self._given, DataLoader):
             raise PrunedataError(

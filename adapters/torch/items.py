@@ -43,6 +43,15 @@ def labels_of(batch: Any, samples: int) -> Any:
     return found if is_one_each and found.dtype.kind in "iub" else None
 
 
+def has_own_iterator(loader: Any) -> bool:
+    """Whether a loader's iterator passes what PyTorch's yields to another function, which would get the ids, too.
+
+    Those of PyTorch Geometric that sample neighbors do, unless they have ``filter_per_worker``.
+    """
+    is_torchs = type(loader)._get_iterator.__module__.partition(".")[0] in ("torch", "torchdata")
+    return not is_torchs and not getattr(loader, "filter_per_worker", False)
+
+
 class Indexed(Dataset[Any]):
     """A dataset whose items come with their ids. In all else it is the user's, as a ``worker_init_fn`` may look at it.
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from prunedata.adapters.torch.items import Collate, Indexed
+from prunedata.adapters.torch.items import Collate, Indexed, has_own_iterator
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.adapters.torch.prints import prints_in, some_in
 from prunedata.run.frameworks import labels_in
@@ -45,7 +45,7 @@ def _has_places(loader: Any) -> bool:
     """Whether a loader's samples have places in its data set, and no adapter made it: to prune, or to compare data."""
     if isinstance(loader, PrunedLoader) or isinstance(loader.dataset, IterableDataset | Indexed):
         return False
-    if get_worker_info() is not None:
+    if get_worker_info() is not None or has_own_iterator(loader):
         return False
     try:
         return len(loader.dataset) > 0

@@ -28,6 +28,7 @@ FOREIGN = {
     "_indices",  # of a data set of Hugging Face's: the rows that were selected
     "_forward_hooks", "_forward_hooks_with_kwargs",  # of a module: what its forward passes call
     "_base",  # of a tensor: the one that it is a view of
+    "_get_iterator",  # of a DataLoader: what makes its iterator
     "_data_fetcher", "_should_check_val_fx",  # Lightning's: whether a validation is due
     "_data_source",  # Lightning's: what gives the loader of a fit
     "_get_default_store",  # of torch.distributed: by which the ranks met

@@ -125,6 +125,19 @@ SPLITS = script(
     more="def train_dataloader(self): return DataLoader(random_split(train, [100, 100])[0], batch_size=16)",
 ).replace(OF_SCRIPT, "None")
 OF_LENGTHS = script().replace("= batch\n", "= (part[batch[0][:, 0].argsort()] for part in batch)\n", 1)
+FILTERED = (
+    script(options="max_epochs=1")
+    .replace("DataLoader(train", "Filtered(train")
+    .replace(
+        "net = Net()",
+        """
+class Filtered(DataLoader):
+    def _get_iterator(self):
+        return ((points, labels) for points, labels in super()._get_iterator())
+
+net = Net()""",
+    )
+)
 FETCHES = script(options="max_epochs=1").replace("batch, batch_idx", "dataloader_iter", 1)
 FETCHES = FETCHES.replace("= batch", "= next(dataloader_iter)[0]", 1)
 
@@ -138,7 +151,8 @@ FETCHES = FETCHES.replace("= batch", "= next(dataloader_iter)[0]", 1)
     (SORTS, "its collate function changes the order"),
     (OF_LENGTHS, "its step changes the order"),
     (SPLITS, "another in a later epoch"),
-], ids=["loss", "dev", "fork", "fetches", "views", "sorts", "sorts in its step", "splits"])  # fmt: skip
+    (FILTERED, "its Filtered changes the batches"),
+], ids=["loss", "dev", "fork", "fetches", "views", "sorts", "sorts in its step", "splits", "filtered"])  # fmt: skip
 def test_what_cannot_be_watched_is_said_once_and_trains_on(own, why, tmp_path):
     (tmp_path / "train.py").write_text(own)
     done = watched("train.py", cwd=tmp_path)

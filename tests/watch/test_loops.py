@@ -653,6 +653,22 @@ def test_a_loop_that_prunes_is_let_alone(watch):
     assert watch(loop)[1:] == ([], "")
 
 
+class Filtered(DataLoader):
+    """Passes what the workers return to a function of its own, as loaders of PyTorch Geometric do."""
+
+    def _get_iterator(self):
+        return ((values, labels, places) for values, labels, places in super()._get_iterator())
+
+
+def test_a_loader_whose_iterator_is_its_own_gives_what_it_always_does(watch):
+    def loop(training, epochs):
+        for _ in range(epochs):
+            for batch in Filtered(DATA, BATCH, shuffle=True):
+                plainly(training, *batch)
+
+    assert watch(loop)[1:] == ([], "")
+
+
 def test_a_function_that_once_had_no_loss_for_each_sample_is_named_and_left_out(watch):
     """As where boxes are matched: a batch may have as many boxes as images by chance."""
 
