@@ -15,6 +15,7 @@ from prunedata.adapters.torch.losses import SMALL
 from prunedata.adapters.watched.captured import Captured
 from prunedata.adapters.watched.epochs import LONG
 from prunedata.adapters.watched.loop_targets import is_of
+from prunedata.errors import PrunedataError
 from prunedata.types import SomeIds
 
 __all__ = ["AHEAD", "MOST", "Batch", "LoaderPass", "NewestBatches"]
@@ -130,6 +131,10 @@ class NewestBatches:
         """The batches of a pass that the loop has fetched since it computed a loss, and before the newest loss."""
         self._ahead: int | None = None
         """How many batches the loop fetches before it trains on one, once that is known."""
+        self._takes_newest: bool | None = None
+        """Whether the loop trains on each batch as it comes, and on none later, once that is known."""
+        self._is_unsure = False
+        """Whether one of several batches with equal targets was chosen before that was known."""
         self._others: set[Callable[..., Any]] = set()
         """Loss functions that were called with targets of no batch."""
         self._varies = False
@@ -168,7 +173,10 @@ class NewestBatches:
             self._fetched, self._in_a_row = 0, self._fetched
 
     def batch_of(self, target: Any, own: Callable[..., Any]) -> Batch | None:
-        """Return the batch that has the target of a loss function; None if none has it, unless by chance."""
+        """Return the batch that has the target of a loss function; None if none has it, unless by chance.
+
+        Raises :class:`PrunedataError` if batches that came before had equal targets, and another one was meant.
+        """
         batch = self._likely(target, own) if isinstance(target, torch.Tensor) else None
         if batch is None or self._is_by_chance(batch, target, own):
             self._others.add(own)
@@ -180,6 +188,7 @@ class NewestBatches:
         newest = tuple(self._batches)
         for batch in newest:
             if batch.has_itself(target):
+                self._learn_from(batch)
                 return batch
         likely = None
         # If it fetches several in a row, it trains on each of them in turn.
@@ -193,10 +202,23 @@ class NewestBatches:
         found = [batch for batch in newest if batch.has(value)]
         if not found:
             return None
-        batch = next((each for each in found if not each.is_trained), found[-1])
+        if len(found) == 1:
+            self._learn_from(found[0])
+        waiting = [each for each in found if not each.is_trained] or found[-1:]
+        self._is_unsure |= len(waiting) > 1 and self._takes_newest is None
+        batch = waiting[-1 if self._takes_newest else 0]  # else the loop may train on each of them in turn
         if not batch.of.is_over:  # else no further batch has come
             self._ahead = len(newest) - 1 - newest.index(batch)
         return batch
+
+    def _learn_from(self, batch: Batch) -> None:
+        """Learn which batches the loop trains on, from one that it surely computes a loss of."""
+        if batch is not self.last:
+            self._takes_newest = self._takes_newest if batch.is_trained else False
+        elif self._takes_newest is None and not batch.of.is_over:
+            self._takes_newest = True
+            if self._is_unsure:
+                raise PrunedataError("its first batches have equal targets, and which of them it trained on is unknown")
 
     def _is_by_chance(self, batch: Batch, target: torch.Tensor, own: Callable[..., Any]) -> bool:
         """Whether a target of one number may equal a tensor of its batch by chance, as a GAN's for its own images.

@@ -566,6 +566,33 @@ def test_the_labels_of_any_data_set_are_known(watch):
     assert told == ""
 
 
+def of_some(training, epochs, left_out, begins=0, size=3):
+    """Over small batches of two classes, many of which have equal labels; trains on some only."""
+    batches = loader(TensorDataset(DATA.tensors[0], DATA.tensors[2] % 7 // 6, DATA.tensors[2]), batch_size=size)
+    for epoch in range(epochs):
+        for place, (values, labels, places) in enumerate(batches):
+            known = (places + epoch) % 20 < 19
+            if place >= begins and (left_out == "samples" or known.all()):
+                logits, wanted = training.net(values[known])[:, 0], labels[known].float()
+                if known.all():
+                    losses = F.binary_cross_entropy_with_logits(logits, wanted, reduction="none")
+                    training.note(losses, places)
+                training.step(F.binary_cross_entropy_with_logits(logits, wanted))
+
+
+@pytest.mark.parametrize("left_out", ["batches"])
+def test_a_batch_that_is_passed_over_gets_no_losses_of_the_next_with_equal_targets(left_out, watch):
+    training, (run,), told = watch(partial(of_some, left_out=left_out))
+    assert told == ""
+    np.testing.assert_array_equal(run.visits, training.visits)
+    np.testing.assert_allclose(run.mean_excess, training.excess / np.maximum(1, training.visits), rtol=1e-5, atol=1e-6)
+
+
+def test_where_the_first_batches_are_passed_over_and_equal_it_stops(watch):
+    _, _, told = watch(partial(of_some, left_out="batches", begins=9, size=2))
+    assert told.count("watched no longer: its first batches have equal targets, and which of them") == 1
+
+
 class TwoClasses(Dataset):
     """Points of two classes, one of them rare."""
 
