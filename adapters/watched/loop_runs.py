@@ -21,6 +21,8 @@ class LoopRuns:
 
     def __init__(self, session: Any, stop: Callable[[str], None]) -> None:
         self._session, self._stop = session, stop
+        self.missed = 0
+        """How many batches of the run were trained with targets that no batch has, and are not recorded."""
         self._labels = set[float]()
         """Labels of the run's batches, until there are two."""
         self.epochs: WatchedEpochs | None = None
@@ -92,7 +94,10 @@ class LoopRuns:
         """End the present run, if there is one."""
         if self.epochs is not None:
             self._check_labels()
-            epochs, self.epochs = self.epochs, None
+            if self.missed and not self.epochs.stopped:
+                why = "their loss has targets of none of the newest batches"
+                self._session.say(f"{self.missed:,} batches that were trained are not recorded: {why}")
+            epochs, self.epochs, self.missed = self.epochs, None, 0
             self._labels.clear()
             epochs.close(True)
 

@@ -79,10 +79,7 @@ class Loops:
         try:
             self._hear_no_steps()
             self._record_late()
-            # Else it may train on batches of other loaders in between, with targets of its own.
-            if which is self._runs.last_pass:
-                self._lost = self._lost + 1 if self._has_strange and self._now is self._before else 0
-                self._before = self._now
+            self._count_lost(which)
             if self._has_strange and (self._now is None or not self._now.is_trained or self._lost > AHEAD):
                 raise PrunedataError(STRANGE)
             self._has_strange = False
@@ -90,8 +87,17 @@ class Loops:
         except Exception as error:
             self.stop(str(error))
 
+    def _count_lost(self, which: LoaderPass) -> None:
+        """Count batches that come one after another and are trained with targets that no batch has."""
+        if which is self._runs.last_pass:  # else the loop may train on other loaders in between, with targets of its own
+            self._lost = self._lost + 1 if self._has_strange and self._now is self._before else 0
+            self._before = self._now
+            self._runs.missed += self._lost > 0
+
     def ended(self, which: LoaderPass) -> None:
         """A pass came to its end."""
+        if not which.is_over:  # else it is asked for a batch once more
+            self._count_lost(which)
         which.is_over = True
         which.waiting.clear()
         self._record_late()
