@@ -43,6 +43,17 @@ def labels_of(batch: Any, samples: int) -> Any:
     return found if is_one_each and found.dtype.kind in "iub" else None
 
 
+def tensors_in(batch: Any) -> list[torch.Tensor]:
+    """Return the tensors of a batch, in lists and dicts of any depth, or in the attributes of an object."""
+    parts = list(batch.values()) if isinstance(batch, Mapping) else batch
+    if isinstance(parts, (list, tuple)) and all(isinstance(each, torch.Tensor) for each in parts):
+        return list(parts)  # soon, as most batches are so
+    leaves = tree_leaves(parts)
+    if len(leaves) == 1 and leaves[0] is batch and not isinstance(batch, torch.Tensor):
+        leaves = tree_leaves(batch.to_dict() if hasattr(batch, "to_dict") else dict(getattr(batch, "__dict__", {})))
+    return [each for each in leaves if isinstance(each, torch.Tensor)]
+
+
 def has_own_iterator(loader: Any) -> bool:
     """Whether a loader's iterator passes what PyTorch's yields to another function, which would get the ids, too.
 
@@ -135,8 +146,7 @@ def _moved(samples: list[Any], batch: Any) -> int:
 
     Of two classes another number of the batch may have as many of each by chance: that has to come again.
     """
-    leaves = tree_leaves(dict(batch) if isinstance(batch, Mapping) else batch)
-    tables = [each.cpu() for each in leaves if isinstance(each, torch.Tensor) and each.shape[:1] == (len(samples),)]
+    tables = [each.cpu() for each in tensors_in(batch) if each.shape[:1] == (len(samples),)]
     columns = [np.asarray(each).ravel() for each in tables if each.numel() == len(samples)]
     sums = [np.asarray(of_rows) for each in tables if each.numel() > len(samples) and (of_rows := _sums(each))]
     one_hot = [np.asarray(each.argmax(1)) for each in tables if each.ndim == 2 and each.shape[1] > 1]

@@ -2,15 +2,15 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 from weakref import ref
 
 import torch
-from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader
 
+from prunedata.adapters.torch.items import tensors_in
 from prunedata.adapters.torch.losses import SMALL
 from prunedata.adapters.watched.captured import Captured
 from prunedata.adapters.watched.epochs import LONG
@@ -52,7 +52,7 @@ class Batch:
         of.batches, of.newest = of.batches + 1, self
         self.place = next(_PLACES)
         """Its place among all batches of this process."""
-        parts = _tensors_in(batch)
+        parts = tensors_in(batch)
         self._leaves = [_held(each) for each in parts]
         self._samples = [each for each in parts if each.numel() <= SMALL]
         self.is_recorded = False
@@ -240,17 +240,6 @@ def _length_of(loader: DataLoader[Any]) -> int:
     except Exception:  # its sampler has none, or cannot tell it
         return once
     return length if length <= LONG * once else once
-
-
-def _tensors_in(batch: Any) -> list[torch.Tensor]:
-    """Return the tensors of a batch, in lists and dicts of any depth, or in the attributes of an object."""
-    parts = list(batch.values()) if isinstance(batch, Mapping) else batch
-    if isinstance(parts, (list, tuple)) and all(isinstance(each, torch.Tensor) for each in parts):
-        return list(parts)  # soon, as most batches are so
-    leaves = tree_leaves(parts)
-    if len(leaves) == 1 and leaves[0] is batch and not isinstance(batch, torch.Tensor):
-        leaves = tree_leaves(batch.to_dict() if hasattr(batch, "to_dict") else dict(getattr(batch, "__dict__", {})))
-    return [each for each in leaves if isinstance(each, torch.Tensor)]
 
 
 def _held(leaf: torch.Tensor) -> Callable[[], torch.Tensor | None]:

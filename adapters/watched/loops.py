@@ -89,7 +89,7 @@ class Loops:
 
     def _count_lost(self, which: LoaderPass) -> None:
         """Count batches that come one after another and are trained with targets that no batch has."""
-        if which is self._runs.last_pass:  # else the loop may train on other loaders in between, with targets of its own
+        if which is self._runs.last_pass:  # else the loop trains on other loaders in between, with targets of their own
             self._lost = self._lost + 1 if self._has_strange and self._now is self._before else 0
             self._before = self._now
             self._runs.missed += self._lost > 0

@@ -352,9 +352,9 @@ class Points:
         self.values, self.labels, self.places = default_collate(rows)
 
 
-def of_objects(training, epochs):
+def of_objects(training, epochs, collate=Points):
     for _ in range(epochs):
-        for batch in loader(collate_fn=Points):
+        for batch in loader(collate_fn=collate):
             plainly(training, batch.values, batch.labels, batch.places)
 
 
@@ -775,6 +775,10 @@ def longest_first(rows):
     return default_collate(sorted(rows, key=lambda row: row[0][0].item()))
 
 
+def objects_longest_first(rows):
+    return Points(sorted(rows, key=lambda row: row[0][0].item()))
+
+
 def but_the_first(rows):
     return default_collate(rows[1:])
 
@@ -841,6 +845,10 @@ def test_where_the_batches_of_a_pass_come_again_the_next_are_not_watched(loop, w
         (over(own_target, **LIVE_ON), "not watched: its loss is computed with targets that are not in the batches"),
         (over(in_halves), "not watched: its loss is computed with targets that are not in the batches"),
         (over(plainly, collate_fn=longest_first), "watched no longer: its collate function changes the order"),
+        (
+            partial(of_objects, collate=objects_longest_first),
+            "watched no longer: its collate function changes the order",
+        ),
         (over(plainly, collate_fn=but_the_first), "a loss for each sample"),
         (with_a_generator, "not watched: its loss is computed with targets that are not in the batches"),
         (over(of_pairs, shuffle=False), "not watched: its loss is computed with targets that are not in the batches"),
@@ -857,6 +865,7 @@ def test_where_the_batches_of_a_pass_come_again_the_next_are_not_watched(loop, w
         "own target, persistent",
         "halves",
         "sorts",
+        "sorts, objects",
         "drops",
         "GAN",
         "pairs",
