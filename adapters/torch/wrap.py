@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from prunedata.adapters.torch.facts import not_a_loader, samples_in
-from prunedata.adapters.torch.items import CarryingCollate, Collate, CollatePairs, Indexed
+from prunedata.adapters.torch.items import CarryingCollate, Collate, CollatePairs, Indexed, has_own_iterator
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.adapters.torch.orders import Order, StreamOrder, Uneven, order_for
 from prunedata.adapters.torch.prints import trains_on
@@ -71,14 +71,15 @@ def wrap(
     PrunedataError
         If the loader's dataset does not have ``pruner.samples`` samples, or is a stream that was not wrapped; if the
         pruner has another ``batch_size`` than the loader; or if the loader keeps one iterator for all epochs, such as
-        timm's ``MultiEpochsDataLoader``. With ``id_key``, if several ranks share the samples in another way than
-        ``uneven="drop"``; and at a batch without the ids of its samples.
+        timm's ``MultiEpochsDataLoader``, or has an iterator that changes the batches of PyTorch's. With ``id_key``, if
+        several ranks share the samples in another way than ``uneven="drop"``; and at a batch without the ids of its
+        samples.
     """
     if not isinstance(loader, DataLoader):
         raise not_a_loader(loader)
     if isinstance(loader, PrunedLoader):
         raise PrunedataError("Expected a DataLoader that is not wrapped yet. Got the result of wrap().")
-    _refuse_kept_iterator(loader)
+    _refuse_own_iterator(loader)
     _check_batch_size(loader, pruner)
     if isinstance(loader.dataset, IterableDataset):
         order, replaced = _stream(loader, pruner, uneven, with_ids=with_ids)
@@ -101,8 +102,8 @@ def wrap(
     return pruned
 
 
-def _refuse_kept_iterator(loader: DataLoader[Any]) -> None:
-    """Raise for a loader that keeps one iterator for all epochs, as those of libraries that keep their workers."""
+def _refuse_own_iterator(loader: DataLoader[Any]) -> None:
+    """Raise for a loader that keeps one iterator for all epochs, to keep its workers, or changes batches in it."""
     kind = type(loader)
     where = None
     for name, value in vars(loader).items():
@@ -119,6 +120,12 @@ def _refuse_kept_iterator(loader: DataLoader[Any]) -> None:
             f"{kind.__qualname__}, which has one{where} for all epochs: the samples that later epochs keep are not "
             "known yet. Wrap a DataLoader(..., num_workers=n, persistent_workers=True), whose workers stay as well, or "
             "leave samples out by weight through watch()."
+        )
+    if has_own_iterator(loader):
+        raise PrunedataError(
+            f"Expected a DataLoader whose iterator is PyTorch's. Got a {kind.__module__}.{kind.__qualname__}, whose "
+            "own would get the ids of the samples with each batch: change batches in the collate function, as "
+            "filter_per_worker=True does in PyTorch Geometric."
         )
 
 

@@ -174,3 +174,15 @@ def test_the_way_on_works():
     options = {"num_workers": 2, "persistent_workers": True}
     seen = train(wrap(Counting(Items(), batch_size=BATCH, shuffle=True, **options), pruner), pruner)
     assert seen == by_the_core(make_pruner())[1]
+
+
+class Filtered(DataLoader):
+    """As in PyTorch Geometric: what the workers return goes through a function of the loader's own."""
+
+    def _get_iterator(self):
+        return (batch * 2 for batch in super()._get_iterator())
+
+
+def test_an_iterator_that_changes_batches_is_refused_as_it_would_change_ids():
+    with pytest.raises(PrunedataError, match=r"Filtered.* ids"):
+        wrap(Filtered(Items(), batch_size=BATCH), make_pruner())
