@@ -186,7 +186,7 @@ class NewestBatches:
     def _likely(self, target: torch.Tensor, own: Callable[..., Any]) -> Batch | None:
         """Return the batch that has a target; None if none has it. Several may have equal ones."""
         newest = tuple(self._batches)
-        for batch in newest:
+        for batch in reversed(newest):  # mostly the last
             if batch.has_itself(target):
                 self._learn_from(batch)
                 return batch
