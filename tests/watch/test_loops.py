@@ -1,8 +1,8 @@
-"""Loops of the user's own over a DataLoader: same weights, each loss with its row, or one line that says why not."""
+"""Loops of the user's own over a DataLoader: the same weights, and each loss with its row."""
 
 import sys
 from functools import partial
-from itertools import cycle, islice
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -10,117 +10,22 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.functional import nll_loss
-from torch.utils.data import DataLoader, Dataset, Sampler, Subset, TensorDataset, default_collate
-from torchdata.stateful_dataloader import StatefulDataLoader
+from torch.utils.data import Sampler, TensorDataset, default_collate
 
-from prunedata import Pruner
-from prunedata.cli.watching.hooks import notice_steps, watch_loops
-from prunedata.cli.watching.session import Session
-from prunedata.reporting.kept import KeptPreviews
-from prunedata.store.run_store import read_run
-from tests.common.programs import WORKERS
-from tests.watch.watched import rows_told, run_both, watched
-
-SAMPLES, BATCH = 120, 16
-LIVE_ON = {"num_workers": 2, "persistent_workers": True}
-
-
-def points(samples=SAMPLES, seed=0):
-    """Points of three classes, of which some are labelled as another one, and their places."""
-    random = np.random.default_rng(seed)
-    labels = random.integers(0, 3, samples)
-    values = random.normal(size=(samples, 3)).astype(np.float32) + 3 * np.eye(3, dtype=np.float32)[labels]
-    wrong = random.random(samples) < 0.1
-    labels[wrong] = (labels[wrong] + 1) % 3
-    return TensorDataset(torch.from_numpy(values), torch.from_numpy(labels), torch.arange(samples))
-
-
-DATA, OTHERS = points(), points(70, seed=1)
-
-
-def placed(targets):
-    """The targets on the device that the loop trains on."""
-    return targets
-
-
-class Training:
-    """A small network and its optimizer, made alike each time; notes the losses of the batches it trains on."""
-
-    def __init__(self):
-        torch.manual_seed(0)
-        self.net = nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3))
-        self.optimizer = torch.optim.Adam(self.net.parameters(), 0.02)
-        self.excess, self.visits, self.largest = np.zeros(SAMPLES), np.zeros(SAMPLES, dtype=int), 0
-
-    def note(self, losses, places):
-        losses = losses.detach().float().numpy()
-        places = places.numpy()
-        self.excess[places] += losses - losses.mean()
-        self.visits[places] += 1
-        self.largest = max(self.largest, len(places))
-
-    def loss(self, values, labels, places, **options):
-        logits = self.net(values)
-        weight = options.pop("weight", None)
-        self.note(F.cross_entropy(logits.detach().float(), labels, reduction="none", **options), places)
-        return F.cross_entropy(logits, placed(labels), weight=weight, **options)
-
-    def step(self, loss):
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
-
-    @property
-    def weights(self):
-        return torch.cat([each.detach().flatten() for each in self.net.parameters()])
-
-
-@pytest.fixture
-def watch(tmp_path, monkeypatch, capsys):
-    """Run a loop unwatched, and watched: its weights are the same; return its training, its runs, and what was said."""
-
-    def run(loop, epochs=3):
-        loop(plain := Training(), epochs)
-        monkeypatch.setenv("PRUNEDATA_WATCH", str(tmp_path))
-        Session.current.cache_clear()
-        with monkeypatch.context() as patched:
-            for kind, methods in ((DataLoader, ["__iter__"]), (StatefulDataLoader, ["__iter__", "state_dict"])):
-                for method in methods:
-                    patched.setattr(kind, method, getattr(kind, method))
-                watch_loops(kind)
-            steps = notice_steps(sys.modules["torch.optim.optimizer"])
-            loop(watched := Training(), epochs)
-            steps.remove()
-            session = Session.current()
-            session.loops.close()
-            session.trains = False  # or it tells of its runs when the process ends
-            session.runs.clear()
-        Session.current.cache_clear()
-        assert torch.equal(plain.weights, watched.weights)
-        stores = sorted(tmp_path.glob("*.zarr"), key=lambda path: path.stat().st_ctime_ns)
-        return watched, [read_run(store).state for store in stores], capsys.readouterr().err
-
-    return run
-
-
-def loader(dataset=DATA, **options):
-    return DataLoader(dataset, **{"batch_size": BATCH, "shuffle": True} | options)
-
-
-def over(train, **options):
-    """A loop that trains on each batch of a loader in one way."""
-
-    def loop(training, epochs):
-        batches = loader(**options)
-        for _ in range(epochs):
-            for batch in batches:
-                train(training, *batch)
-
-    return loop
-
-
-def plainly(training, *batch):
-    training.step(training.loss(*batch))
+from tests.watch.loops import (
+    BATCH,
+    DATA,
+    LIVE_ON,
+    OTHERS,
+    SAMPLES,
+    Places,
+    Training,
+    loader,
+    of_dicts,
+    of_objects,
+    over,
+    plainly,
+)
 
 
 def weighted(training, *batch):
@@ -137,7 +42,7 @@ def in_parts(training, *batch):
 def of_logarithms(training, values, labels, places):
     logarithms = F.log_softmax(training.net(values), 1)
     training.note(F.nll_loss(logarithms, labels, reduction="none"), places)
-    training.step(nll_loss(logarithms, placed(labels)))
+    training.step(nll_loss(logarithms, training.placed(labels)))
 
 
 def by_closures(training, *batch):
@@ -161,7 +66,7 @@ def one_hot(training, values, labels, places):
 def of_itself(training, values, labels, places):
     found = training.net(values)
     training.note(F.mse_loss(found, values, reduction="none").mean(1), places)
-    training.step(F.mse_loss(found, placed(values)))
+    training.step(F.mse_loss(found, training.placed(values)))
 
 
 def with_another_target(training, *batch):
@@ -178,14 +83,14 @@ def with_a_teacher(training, *batch):
 def with_the_others(training, values, labels, places):
     """As mixup does, with the labels of other samples of the batch."""
     loss = training.loss(values, labels, places)
-    training.step(loss + F.cross_entropy(training.net(values), placed(labels.roll(1))))
+    training.step(loss + F.cross_entropy(training.net(values), training.placed(labels.roll(1))))
 
 
 def softly(training, values, labels, places, share=0.8):
     logits, wanted = training.net(values), F.one_hot(labels, 3).float()
     wanted = share * (0.9 * wanted + 0.1 / 3) + (1 - share) * (0.9 * wanted + 0.1 / 3).roll(1, 0)
     training.note(F.cross_entropy(logits, wanted, reduction="none"), places)
-    training.step(F.cross_entropy(logits, placed(wanted)))
+    training.step(F.cross_entropy(logits, training.placed(wanted)))
 
 
 def mixed_before(training, epochs, **options):
@@ -200,7 +105,8 @@ def mixed_before(training, epochs, **options):
         for values, labels, others, places in batches:
             logits = training.net(values)
             training.note(F.cross_entropy(logits, labels, reduction="none"), places)
-            training.step(0.3 * F.cross_entropy(logits, placed(labels)) + 0.7 * F.cross_entropy(logits, placed(others)))
+            first, second = (F.cross_entropy(logits, training.placed(each)) for each in (labels, others))
+            training.step(0.3 * first + 0.7 * second)
 
 
 def of_series(training, epochs):
@@ -210,7 +116,7 @@ def of_series(training, epochs):
         for values, places in loader(series):
             found, wanted = training.net(values[:, :4, :].float())[:, -2:, -1:], values.float()[:, -2:, -1:]
             training.note(F.mse_loss(found, wanted, reduction="none").mean((1, 2)), places)
-            training.step(F.mse_loss(found, placed(wanted)))
+            training.step(F.mse_loss(found, training.placed(wanted)))
 
 
 def of_two_tasks(training, epochs):
@@ -221,7 +127,7 @@ def of_two_tasks(training, epochs):
             logits = training.net(values)
             losses = [F.cross_entropy(logits, labels[:, task], reduction="none") for task in range(2)]
             training.note(sum(losses), places)
-            training.step(sum(F.cross_entropy(logits, placed(labels[:, task])) for task in range(2)))
+            training.step(sum(F.cross_entropy(logits, training.placed(labels[:, task])) for task in range(2)))
 
 
 def with_a_validation(training, *batch):
@@ -261,7 +167,7 @@ def ahead_between(training, epochs, second=F.cross_entropy):
             training.note(F.nll_loss(logits.detach(), labels, reduction="none"), places)
             if second is not F.cross_entropy:  # a visit's loss is the sum of both
                 training.visits[places.numpy()] -= 1
-            training.step(second(logits, placed(labels)))
+            training.step(second(logits, training.placed(labels)))
 
 
 def summed(training, epochs, together=2):
@@ -312,26 +218,6 @@ def endless(training, epochs):
         plainly(training, *next(batches))
 
 
-class Places(Dataset):
-    """Has no labels that could be seen, and is made anew in each epoch."""
-
-    def __init__(self):
-        self.data, self.turn = DATA, 0
-
-    def __len__(self):
-        return SAMPLES
-
-    def __getitem__(self, place):
-        values, label, _ = DATA[place]
-        return {"values": values, "labels": (label + self.turn) % 3, "places": place, "name": str(place)}
-
-
-def of_dicts(training, epochs):
-    for _ in range(epochs):
-        for batch in loader(Places()):
-            plainly(training, batch["values"], batch["labels"], batch["places"])
-
-
 def of_dicts_by_closures(training, epochs):
     """Data made anew are compared by samples that a worker reads, while a batch is trained on several times."""
     for _ in range(epochs):
@@ -343,19 +229,6 @@ def of_one_batch(training, epochs):
     batch = next(iter(loader(batch_size=SAMPLES)))
     for _ in range(epochs):
         plainly(training, *batch)
-
-
-class Points:
-    """A batch that is an object, as graphs are."""
-
-    def __init__(self, rows):
-        self.values, self.labels, self.places = default_collate(rows)
-
-
-def of_objects(training, epochs, collate=Points):
-    for _ in range(epochs):
-        for batch in loader(collate_fn=collate):
-            plainly(training, batch.values, batch.labels, batch.places)
 
 
 LOOPS = {
@@ -382,7 +255,7 @@ LOOPS = {
 def test_losses_are_those_that_the_loop_computes(loop, where, watch, monkeypatch):
     """On a device targets are copies, and are compared now and then: a stand-in, as there is none."""
     if where != "host":
-        monkeypatch.setattr(sys.modules[__name__], "placed", torch.clone)
+        monkeypatch.setattr(Training, "placed", staticmethod(torch.clone))
     if where == "device":
         monkeypatch.setattr(torch.Tensor, "is_cpu", property(lambda _: False))
     training, (run,), told = watch(loop)
@@ -438,527 +311,3 @@ def test_each_step_on_one_batch_is_a_visit(watch):
     assert told == ""
     np.testing.assert_array_equal(run.visits, training.visits)
     np.testing.assert_allclose(run.mean_excess, training.excess / 5, rtol=1e-5, atol=1e-6)
-
-
-@WORKERS
-def test_an_epoch_that_is_left_early_ends_with_the_next(workers, watch):
-    def loop(training, epochs):
-        for _ in range(epochs):
-            for place, batch in enumerate(loader(num_workers=workers)):
-                if place == 4:
-                    break
-                plainly(training, *batch)
-
-    training, (run,), _ = watch(loop)
-    assert [record["observed"] for record in run.history] == [4 * BATCH] * 3
-    np.testing.assert_array_equal(run.visits, training.visits)
-
-
-@WORKERS
-@pytest.mark.parametrize("asked", [False, True], ids=["", "asked before"])
-def test_a_stateful_loader_goes_on_within_an_epoch(asked, workers, watch):
-    """To ask it for its state makes the iterator of its first pass, as accelerate does."""
-
-    def loop(training, epochs):
-        batches = StatefulDataLoader(DATA, BATCH, shuffle=True, num_workers=workers)
-        if asked:
-            batches.state_dict()
-        for epoch in range(epochs):
-            for place, batch in enumerate(batches):
-                plainly(training, *batch)
-                if (epoch, place) == (1, 4):
-                    state = batches.state_dict()
-                    break
-            if epoch == 1:
-                batches = StatefulDataLoader(DATA, BATCH, shuffle=True, num_workers=workers)
-                batches.load_state_dict(state)
-                for batch in batches:
-                    plainly(training, *batch)
-
-    training, (run,), told = watch(loop)
-    assert told == ""
-    np.testing.assert_array_equal(run.visits, training.visits)
-    np.testing.assert_allclose(run.mean_excess, training.excess / 3, rtol=1e-5, atol=1e-6)
-    assert [record["observed"] for record in run.history] == [SAMPLES, 5 * BATCH, SAMPLES - 5 * BATCH, SAMPLES]
-
-
-def test_a_trainer_gets_the_batches_of_a_loader_that_a_loop_has_iterated(watch):
-    """Its workers live on, and yield ids."""
-
-    def loop(training, epochs):
-        batches = loader(**LIVE_ON)
-        for batch in batches:
-            plainly(training, *batch)
-        Session.current().trainings += 1
-        for batch in batches:
-            plainly(training, *batch)
-        Session.current().trainings -= 1
-
-    _, (run,), told = watch(loop)
-    assert told == ""
-    assert (run.visits == 1).all()
-
-
-def test_a_loop_that_takes_one_batch_of_each_pass_has_epochs_of_as_many_as_a_pass_has(watch):
-    def loop(training, epochs):
-        for _ in range(epochs * 8):
-            plainly(training, *next(iter(loader())))
-
-    training, (run,), told = watch(loop)
-    assert told == ""
-    assert [record["observed"] for record in run.history] == [8 * BATCH] * 3
-    np.testing.assert_array_equal(run.visits, training.visits)
-
-
-def test_a_loop_of_very_many_epochs_is_watched_for_so_many(watch, monkeypatch):
-    monkeypatch.setattr("prunedata.adapters.watched.loop_runs.LONG", 2)
-    _, (run,), told = watch(over(plainly))
-    assert told == "prunedata: watched no longer: its first 2 epochs are recorded, which is enough\n"
-    assert [record["observed"] for record in run.history] == [SAMPLES] * 2
-
-
-@pytest.mark.parametrize("within", [False, True])
-def test_a_test_by_an_attack_is_no_training(within, watch):
-    """Its gradients are those of the inputs. It may stand within an epoch, or after one."""
-
-    def loop(training, epochs):
-        for _ in range(epochs):
-            for batch in loader():
-                plainly(training, *batch)
-                if within and training.visits.sum() % SAMPLES == 3 * BATCH:
-                    attack(training)
-            if not within:
-                attack(training)
-
-    def attack(training):
-        for values, labels, _ in loader(OTHERS, batch_size=1):
-            F.cross_entropy(training.net(values.requires_grad_()), labels).backward()
-
-    training, (run,), told = watch(loop)
-    assert told == ""
-    np.testing.assert_array_equal(run.visits, training.visits)
-    assert [record["observed"] for record in run.history] == [SAMPLES] * 3
-
-
-def test_other_data_are_trained_on_from_the_first_batch_of_several_for_a_step(watch):
-    def loop(training, epochs):
-        for data in (OTHERS, DATA):
-            for _ in range(epochs):
-                for place, (values, labels, _) in enumerate(batches := loader(data), 1):
-                    (F.cross_entropy(training.net(values), labels) / 4).backward()
-                    if place % 4 == 0 or place == len(batches):
-                        training.optimizer.step()
-                        training.optimizer.zero_grad()
-
-    _, runs, told = watch(loop)
-    assert told == ""
-    assert [record["observed"] for run in runs for record in run.history] == [70] * 3 + [SAMPLES] * 3
-
-
-def test_what_a_sample_looks_like_is_kept(watch):
-    _, (run,), _ = watch(over(plainly))
-    assert (run.arrays["guess"] >= 0).all()
-
-
-def test_the_labels_of_any_data_set_are_known(watch):
-    _, (run,), told = watch(of_dicts)
-    assert np.array_equal(run.arrays["label"] - 2, DATA.tensors[1])
-    assert told == ""
-
-
-def of_some(training, epochs, left_out, begins=0, size=3):
-    """Over small batches of two classes, many of which have equal labels; trains on some only."""
-    batches = loader(TensorDataset(DATA.tensors[0], DATA.tensors[2] % 7 // 6, DATA.tensors[2]), batch_size=size)
-    for epoch in range(epochs):
-        for place, (values, labels, places) in enumerate(batches):
-            known = (places + epoch) % 20 < 19
-            if place >= begins and (left_out == "samples" or known.all()):
-                logits, wanted = training.net(values[known])[:, 0], labels[known].float()
-                if known.all():
-                    losses = F.binary_cross_entropy_with_logits(logits, wanted, reduction="none")
-                    training.note(losses, places)
-                training.step(F.binary_cross_entropy_with_logits(logits, wanted))
-
-
-@pytest.mark.parametrize("left_out", ["batches", "samples"])
-def test_a_batch_that_is_passed_over_gets_no_losses_of_the_next_with_equal_targets(left_out, watch):
-    training, (run,), told = watch(partial(of_some, left_out=left_out))
-    lost = (3 * SAMPLES - training.visits.sum()) // 3
-    why = "their loss has targets of none of the newest batches"
-    line = f"prunedata: {lost} batches that were trained are not recorded: {why}\n"
-    assert told == ("" if left_out == "batches" else line)
-    np.testing.assert_array_equal(run.visits, training.visits)
-    np.testing.assert_allclose(run.mean_excess, training.excess / np.maximum(1, training.visits), rtol=1e-5, atol=1e-6)
-
-
-def test_where_the_first_batches_are_passed_over_and_equal_it_stops(watch):
-    _, _, told = watch(partial(of_some, left_out="batches", begins=9, size=2))
-    assert told.count("watched no longer: its first batches have equal targets, and which of them") == 1
-
-
-class TwoClasses(Dataset):
-    """Points of two classes, one of them rare."""
-
-    def __len__(self):
-        return SAMPLES
-
-    def __getitem__(self, place):
-        return DATA[place][0], torch.tensor([float(place % 10 == 0)]), place
-
-
-@pytest.mark.parametrize("probabilities", [False, True])
-def test_the_labels_of_one_output_are_known_if_it_has_two_classes(probabilities, watch):
-    def loop(training, epochs):
-        head = nn.Linear(3, 1)
-        for _ in range(epochs):
-            for values, labels, _ in loader(TwoClasses()):
-                if probabilities:
-                    loss = F.binary_cross_entropy(head(values).sigmoid(), labels)
-                else:
-                    loss = F.binary_cross_entropy_with_logits(head(values), labels)
-                training.step(loss)
-
-    _, (run,), _ = watch(loop)
-    rare = np.arange(SAMPLES) % 10 == 0
-    assert np.array_equal(run.arrays["label"] - 2, rare)
-    guess, strength = run.arrays["guess"] % (1 << 12), run.arrays["guess"] >> 12
-    assert np.array_equal(guess[strength > 0], ~rare[strength > 0])
-    assert (strength > 0).any()
-
-
-def test_where_labels_change_from_epoch_to_epoch_none_are_kept(watch):
-    def loop(training, epochs):
-        batches = loader(data := Places())
-        for data.turn in range(epochs):
-            for batch in batches:
-                plainly(training, batch["values"], batch["labels"], batch["places"])
-
-    _, (run,), told = watch(loop)
-    assert told.count("labels change") == 1
-    assert "label" not in run.arrays
-    assert (run.visits == 3).all()
-
-
-class Padded:
-    """A collate function that has a tokenizer, as those of transformers do."""
-
-    class tokenizer:
-        @staticmethod
-        def decode(tokens, **_):
-            return " ".join(f"word{token}" for token in tokens)
-
-    def __call__(self, rows):
-        values = torch.tensor([row["input_ids"] for row in rows]).float() / 100
-        return values, torch.stack([row["labels"] for row in rows]), torch.tensor([row["place"] for row in rows])
-
-
-def test_tokens_are_shown_as_their_text(watch, tmp_path):
-    rows = [{"input_ids": [at % 7, 100 + at, at % 5], "labels": DATA.tensors[1][at], "place": at} for at in range(60)]
-    watch(over(plainly, dataset=rows, collate_fn=Padded()))
-    (store,) = tmp_path.glob("*.zarr")
-    seen = KeptPreviews(store).of(13)
-    assert (seen.label, dict(seen.row)["text"]) == (str(rows[13]["labels"].item()), "word6 word113 word3")
-
-
-def test_other_data_begin_another_run(watch):
-    def loop(training, epochs):
-        for fold in range(3):
-            for _ in range(epochs):
-                for batch in loader(Subset(DATA, [place for place in range(SAMPLES) if place % 3 != fold])):
-                    plainly(training, *batch)
-
-    _, runs, told = watch(loop, 2)
-    assert told == ""
-    assert [(run.samples, len(run.history)) for run in runs] == [(80, 2)] * 3
-
-
-def test_a_loop_that_prunes_is_let_alone(watch):
-    def loop(training, epochs):
-        pruner = Pruner(DATA, epochs=epochs)
-        batches = pruner.wrap(loader())
-        for _ in pruner.epochs():
-            for values, labels, _ in batches:
-                training.step(pruner.observe(F.cross_entropy(training.net(values), labels, reduction="none")))
-
-    assert watch(loop)[1:] == ([], "")
-
-
-class Filtered(DataLoader):
-    """Passes what the workers return to a function of its own, as loaders of PyTorch Geometric do."""
-
-    def _get_iterator(self):
-        return ((values, labels, places) for values, labels, places in super()._get_iterator())
-
-
-def test_a_loader_whose_iterator_is_its_own_gives_what_it_always_does(watch):
-    def loop(training, epochs):
-        for _ in range(epochs):
-            for batch in Filtered(DATA, BATCH, shuffle=True):
-                plainly(training, *batch)
-
-    assert watch(loop)[1:] == ([], "")
-
-
-def test_a_function_that_once_had_no_loss_for_each_sample_is_named_and_left_out(watch):
-    """As where boxes are matched: a batch may have as many boxes as images by chance."""
-
-    def loop(training, epochs):
-        first = True
-        for _ in range(epochs):
-            for values, labels, places in loader():
-                rows, first = 2 if first else len(labels), False
-                matched = values.sum(1).reshape(rows, -1) * training.net[0].bias[0]
-                other = F.l1_loss(matched, places.reshape(rows, -1))
-                training.step(training.loss(values, labels, places) + other / 1e3)
-
-    training, (run,), told = watch(loop)
-    assert told.count("the losses do not include l1_loss:") == 1
-    np.testing.assert_allclose(run.mean_excess, training.excess / training.visits, rtol=1e-5, atol=1e-6)
-
-
-def test_workers_that_live_on_are_the_same_where_a_first_pass_computes_no_gradients(watch):
-    def loop(training, epochs):
-        batches = loader(**LIVE_ON)
-        with torch.no_grad():
-            for values, _, _ in batches:
-                training.net(values)
-        for _ in range(epochs):
-            for batch in batches:
-                plainly(training, *batch)
-
-    training, (run,), told = watch(loop)
-    assert told == ""
-    np.testing.assert_array_equal(run.visits, training.visits)
-
-
-def test_where_nothing_is_trained_nothing_is_said(watch):
-    def loop(training, epochs):
-        for values, labels, _ in loader():
-            F.cross_entropy(training.net(values), labels).item()
-
-    assert watch(loop)[1:] == ([], "")
-
-
-def own_loss(training, values, labels, places):
-    training.step(-F.log_softmax(training.net(values), 1)[range(len(labels)), labels].mean())
-
-
-def own_target(training, values, labels, places):
-    training.step(F.mse_loss(training.net(values), torch.zeros(len(labels), 3)))
-
-
-def made_up(training, values, labels, places):
-    """Its targets are of one class, as in a contrastive loss, where the data set has no labels but that number."""
-    training.step(F.cross_entropy(training.net(values), torch.zeros(len(values), dtype=torch.int64)))
-
-
-def of_no_labels(training, epochs, batches=None, **options):
-    unlabeled = TensorDataset(DATA.tensors[0], torch.zeros(SAMPLES), DATA.tensors[2])
-    for _ in range(epochs if batches is None else 1):
-        for batch in islice(loader(unlabeled, **options), batches):
-            made_up(training, *batch)
-
-
-def of_the_first(training, epochs):
-    """Its targets are those of the first batch, whatever batch it is."""
-    for _ in range(epochs):
-        for values, labels, _ in loader(shuffle=False):
-            training.step(F.cross_entropy(training.net(values), DATA.tensors[1][: len(labels)].clone()))
-
-
-def in_halves(training, values, labels, places):
-    for half in (slice(0, 8), slice(8, BATCH)):
-        training.step(F.cross_entropy(training.net(values[half]), labels[half]))
-
-
-def longest_first(rows):
-    return default_collate(sorted(rows, key=lambda row: row[0][0].item()))
-
-
-def objects_longest_first(rows):
-    return Points(sorted(rows, key=lambda row: row[0][0].item()))
-
-
-def but_the_first(rows):
-    return default_collate(rows[1:])
-
-
-def of_two(training, epochs):
-    for _ in range(epochs):
-        for (values, labels, _), (others, theirs, _) in zip(loader(), loader(OTHERS), strict=False):
-            both = F.cross_entropy(training.net(values), labels) + F.cross_entropy(training.net(others), theirs)
-            training.step(both)
-
-
-class OfOneClass(TwoClasses):
-    """Images in a folder, whose class is 0."""
-
-    def __getitem__(self, place):
-        return DATA[place][0], 0
-
-
-def with_a_generator(training, epochs):
-    """As of a GAN, whose labels say which images are generated: 0, as the class of all."""
-    for _ in range(epochs):
-        for values, _ in loader(OfOneClass()):
-            real, generated = (training.net(each)[:, 0].sigmoid() for each in (values, torch.rand(values.shape)))
-            loss = F.binary_cross_entropy(real, torch.ones(len(real)))
-            training.step(loss + F.binary_cross_entropy(generated, torch.zeros(len(real))))
-
-
-def of_pairs(training, values, labels, places):
-    """Compares the samples of a batch, the first one of which has the same numbers as places in the data set."""
-    found = F.normalize(training.net(values))
-    training.step(F.cross_entropy(found @ found.T, torch.arange(len(values))))
-
-
-def in_a_cycle(training, epochs):
-    for batch in islice(cycle(loader()), epochs * 8):
-        plainly(training, *batch)
-
-
-def in_one_list(training, epochs):
-    batches = list(loader())
-    for _ in range(epochs):
-        for batch in batches:
-            plainly(training, *batch)
-
-
-def in_long_lists(training, epochs):
-    for _ in range(epochs):
-        for batch in list(loader(batch_size=1)):
-            plainly(training, *batch)
-
-
-@pytest.mark.parametrize("loop", [in_a_cycle, in_one_list])
-def test_where_the_batches_of_a_pass_come_again_the_next_are_not_watched(loop, watch):
-    _, (run,), told = watch(loop)
-    assert [line for line in told.splitlines() if "watched no longer: it trains on batches that it has kept" in line]
-    assert [record["observed"] for record in run.history] == [SAMPLES]
-
-
-@pytest.mark.parametrize(
-    ("loop", "why"),
-    [
-        (over(own_loss), "not watched: its loop calls no loss function"),
-        (over(own_target), "not watched: its loss is computed with targets that are not in the batches"),
-        (over(own_target, **LIVE_ON), "not watched: its loss is computed with targets that are not in the batches"),
-        (over(in_halves), "not watched: its loss is computed with targets that are not in the batches"),
-        (over(plainly, collate_fn=longest_first), "watched no longer: its collate function changes the order"),
-        (
-            partial(of_objects, collate=objects_longest_first),
-            "watched no longer: its collate function changes the order",
-        ),
-        (over(plainly, collate_fn=but_the_first), "a loss for each sample"),
-        (with_a_generator, "not watched: its loss is computed with targets that are not in the batches"),
-        (over(of_pairs, shuffle=False), "not watched: its loss is computed with targets that are not in the batches"),
-        (in_long_lists, "not watched: it trains on batches that it has kept"),
-        (of_two, "watched no longer: it trains on several loaders in turn"),
-        (of_no_labels, "watched no longer: all targets of its loss are the same"),
-        (partial(of_no_labels, batch_size=1), "watched no longer: all targets of its loss are the same"),
-        (partial(of_no_labels, batches=2), "watched no longer: all targets of its loss are the same"),
-        (of_the_first, "watched no longer: its loss is computed with targets that are not in the batches"),
-    ],
-    ids=[
-        "own loss",
-        "own target",
-        "own target, persistent",
-        "halves",
-        "sorts",
-        "sorts, objects",
-        "drops",
-        "GAN",
-        "pairs",
-        "lists",
-        "two",
-        "no labels",
-        "no labels, alone",
-        "no labels, early",
-        "first",
-    ],
-)
-def test_what_cannot_be_watched_is_said_once_and_trains_on(loop, why, watch):
-    _, runs, told = watch(loop)
-    assert [why in line for line in told.splitlines()] == [True]
-    assert not any(run.history for run in runs)
-
-
-SCRIPT = """
-import numpy as np, torch
-from torch import nn
-from torch.nn.functional import nll_loss
-from torch.utils.data import DataLoader, TensorDataset, random_split
-
-torch.manual_seed(0)
-random = np.random.default_rng(0)
-labels = random.integers(0, 3, 300)
-points = (random.normal(size=(300, 3)) + 4 * np.eye(3)[labels]).astype("float32")
-wrong = random.random(300) < 0.1
-labels[wrong] = (labels[wrong] + 1) % 3
-np.save("wrong.npy", np.flatnonzero(wrong))
-train, test = random_split(TensorDataset(torch.from_numpy(points), torch.from_numpy(labels)), [240, 60])
-net = nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3))
-optimizer, loss_of = torch.optim.Adam(net.parameters(), 0.02), nn.CrossEntropyLoss()
-for epoch in range(6):
-    net.train()
-    for inputs, targets in DataLoader(train, batch_size=16, shuffle=True, num_workers=1):
-        optimizer.zero_grad()
-        loss_of(net(inputs), targets).backward()
-        optimizer.step()
-    net.eval()
-    with torch.no_grad():
-        sum(loss_of(net(inputs), targets).item() for inputs, targets in DataLoader(test, batch_size=60))
-torch.save(torch.cat([each.detach().flatten() for each in net.parameters()]), "weights.pt")
-"""
-
-
-WITH_ACCELERATE = (
-    SCRIPT.replace("\nnet = ", "\nfrom accelerate import Accelerator\naccelerator = Accelerator(cpu=True)\nnet = ")
-    .replace("loss_of(net(inputs), targets).backward()", "accelerator.backward(loss_of(net(inputs), targets))")
-    .replace("in DataLoader(train, batch_size=16, shuffle=True, num_workers=1)", "in loader")
-    .replace(
-        "for epoch",
-        "net, optimizer, loader = accelerator.prepare(net, optimizer, DataLoader(train, batch_size=16, shuffle=True))\n"
-        "for epoch",
-    )
-)
-
-
-@pytest.mark.slow
-def test_it_leaves_nothing_out(tmp_path):
-    (tmp_path / "train.py").write_text(SCRIPT)
-    done = watched("--leave-out", "train.py", cwd=tmp_path)
-    assert done.returncode == 0
-    assert done.stderr.count("prunedata: not watched: a loop of your own leaves samples out by pruner.wrap") == 1
-
-
-def test_a_loop_without_a_loader_is_said_not_to_be_watched(tmp_path):
-    (tmp_path / "train.py").write_text("""
-import torch
-from torch.utils.data import DataLoader, IterableDataset
-
-class Stream(IterableDataset):
-    def __iter__(self):
-        return iter(torch.rand(20, 2))
-
-net = torch.nn.Linear(2, 2)
-optimizer = torch.optim.SGD(net.parameters(), 0.1)
-for batch in DataLoader(Stream(), batch_size=4):
-    torch.nn.functional.mse_loss(net(batch), batch).backward()
-    optimizer.step()
-""")
-    done = watched("train.py", cwd=tmp_path)
-    assert done.returncode == 0
-    assert done.stderr.count("prunedata: not watched: its loop takes no batches from PyTorch's DataLoader over") == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("script", [SCRIPT, WITH_ACCELERATE], ids=["plain", "accelerate"])
-def test_a_script_trains_the_unwatched_weights_and_the_rows_are_the_users(script, tmp_path):
-    done, same = run_both(tmp_path, script)
-    assert same, done.stderr
-    assert "watched" not in done.stderr
-    told = rows_told(done.stderr)
-    assert np.isin(told[:8], np.load(tmp_path / "wrong.npy")).sum() >= 7
-    assert "looks like" in done.stderr
-    assert "of 240 labels look wrong" in done.stderr
