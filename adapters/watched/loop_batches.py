@@ -135,6 +135,8 @@ class NewestBatches:
         """Whether the loop trains on each batch as it comes, and on none later, once that is known."""
         self._is_unsure = False
         """Whether one of several batches with equal targets was chosen before that was known."""
+        self.comes_back = False
+        """Whether the loop trains again on a batch, as by a second optimizer, after it has fetched the next one."""
         self._others: set[Callable[..., Any]] = set()
         """Loss functions that were called with targets of no batch."""
         self._varies = False
@@ -194,7 +196,8 @@ class NewestBatches:
         # If it fetches several in a row, it trains on each of them in turn.
         if self._ahead is not None and self._ahead < len(newest) and max(self._fetched, self._in_a_row) == 1:
             likely = newest[-1 - self._ahead]
-        if likely is not None and not (target.is_cpu or likely.is_looked_at or own in self._others):
+        looks = target.is_cpu or self.comes_back or own in self._others
+        if likely is not None and not (looks or likely.is_looked_at):
             return likely
         value = target.detach().cpu()
         if likely is not None and likely.has(value) and not (self._ahead and likely.is_trained):

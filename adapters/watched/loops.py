@@ -37,8 +37,6 @@ class Loops:
         self._session = session
         self._runs = LoopRuns(session, self.stop)
         self._newest = NewestBatches()
-        self._comes_back = False
-        """Whether the loop trains again on a batch, as by a second optimizer, after it has fetched the next one."""
         self._now: Batch | None = None
         """The batch that the newest call belongs to."""
         self._late: list[Batch] = []
@@ -101,7 +99,7 @@ class Loops:
         which.is_over = True
         which.waiting.clear()
         self._record_late()
-        if self._comes_back:  # to the last batch, too: the epoch ends when the next one begins
+        if self._newest.comes_back:  # to the last batch, too: the epoch ends when the next one begins
             return
         if self._now is not None and self._now is which.newest and self._now.is_trained:
             self._record_now()
@@ -144,7 +142,7 @@ class Loops:
                 raise PrunedataError(
                     "it trains on batches that it has kept, as with itertools.cycle(loader) or list(loader)"
                 )
-            self._comes_back |= is_before
+            self._newest.comes_back |= is_before
             if batch is not self._now or batch.was_trained_by(own):
                 self._record_now()
                 self._now = batch

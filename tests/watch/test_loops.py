@@ -154,10 +154,10 @@ def ahead(training, epochs, size=BATCH, times=1):
                 plainly(training, *batch)
 
 
-def ahead_between(training, epochs, second=F.cross_entropy):
+def ahead_between(training, epochs, second=F.cross_entropy, size=BATCH):
     """Fetches the next batch between the steps of two optimizers, of which the second may have another loss."""
     for _ in range(epochs):
-        batches = iter(loader())
+        batches = iter(loader(batch_size=size))
         coming = next(batches)
         while coming is not None:
             values, labels, places = coming
@@ -243,6 +243,7 @@ LOOPS = {
     "validation": over(with_a_validation), "persistent": over(plainly, **LIVE_ON),
     "ahead": ahead, "ahead, alone": partial(ahead, size=1), "ahead, twice": partial(ahead, times=2),
     "ahead between": ahead_between, "ahead between, others": partial(ahead_between, second=nll_loss),
+    "ahead between, many": partial(ahead_between, size=6),
     "summed": summed, "threes": partial(summed, together=3),
     "in turn": in_turn, "two in turn": partial(in_turn, together=2), "all in turn": partial(in_turn, together=None),
     "validation within": over(with_a_validation_within), "steps": by_steps, "endless": endless,
