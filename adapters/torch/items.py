@@ -59,8 +59,10 @@ def has_own_iterator(loader: Any) -> bool:
 
     Those of PyTorch Geometric that sample neighbors do, unless they have ``filter_per_worker``.
     """
-    is_torchs = type(loader)._get_iterator.__module__.partition(".")[0] in ("torch", "torchdata")
-    return not is_torchs and not getattr(loader, "filter_per_worker", False)
+    own = getattr(type(loader), "_get_iterator", None)  # accelerate's only looks like a DataLoader, and has none
+    if own is None or own.__module__.partition(".")[0] in ("torch", "torchdata"):
+        return False
+    return not getattr(loader, "filter_per_worker", False)
 
 
 class Indexed(Dataset[Any]):
