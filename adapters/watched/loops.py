@@ -11,8 +11,7 @@ from torch.utils.data import DataLoader
 from prunedata.adapters.torch.items import SORTS
 from prunedata.adapters.watched.functions import hand_to, watch_functions
 from prunedata.adapters.watched.loop_batches import AHEAD, MOST, Batch, LoaderPass, NewestBatches
-from prunedata.adapters.watched.loop_loaders import has_ids, with_ids
-from prunedata.adapters.watched.loop_runs import LoopRuns
+from prunedata.adapters.watched.loop_runs import LoopRuns, has_ids, with_ids
 from prunedata.adapters.watched.loop_targets import are_places
 from prunedata.errors import PrunedataError
 from prunedata.types import SomeIds
