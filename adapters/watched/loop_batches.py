@@ -142,13 +142,11 @@ class NewestBatches:
         self._varies = False
         """Whether any of them was called with a batch's target of several numbers."""
 
-    @property
-    def are_none(self) -> bool:
-        """Whether there is none."""
-        return not self._batches
+    def __len__(self) -> int:
+        return len(self._batches)
 
     @property
-    def are_many(self) -> bool:
+    def lack_some(self) -> bool:
         """Whether the loop fetched more in a row than are kept here."""
         return self._in_a_row > MOST
 

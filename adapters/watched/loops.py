@@ -124,7 +124,7 @@ class Loops:
 
     def take(self, own: Callable[..., Any], result: torch.Tensor, args: Any, options: dict[str, Any]) -> None:
         """The loop has called a loss function, as for :meth:`Captured.take`."""
-        if self._newest.are_none or self._stopped or self._session.in_trainer:
+        if not self._newest or self._stopped or self._session.in_trainer:
             return
         try:
             target: Any = args[1] if len(args) > 1 else options.get("target")
@@ -154,7 +154,7 @@ class Loops:
 
     def _is_kept(self, batch: Batch) -> bool:
         """Whether a batch shows that the loop has kept so many that some are not among the newest, or trains again."""
-        if batch is not self._newest.last and self._newest.are_many:
+        if batch is not self._newest.last and self._newest.lack_some:
             return True
         # The last of a pass may be trained on by two optimizers in turn.
         comes_again = batch.is_recorded and batch is not batch.of.newest
@@ -206,7 +206,7 @@ class Loops:
     @property
     def has_batches(self) -> bool:
         """Whether loops have got batches."""
-        return not self._newest.are_none
+        return bool(self._newest)
 
     @property
     def sees_no_losses(self) -> bool:
