@@ -36,7 +36,7 @@ help:
 	@echo "make release  build sdist and wheel into dist/, check them, and try both on every Python that is here"
 	@echo "make clean  remove .venv and everything built"
 
-demo: $(VENV)/.demo$(filter-out iterable,$(FRAMEWORK))
+demo: $(VENV)/.demo$(subst iterable,webdataset,$(FRAMEWORK))
 	$(RUN) -m benchmarks.demo $(if $(FRAMEWORK),--framework $(FRAMEWORK)) $(if $(DATA),--data "$(DATA)") $(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(NOISE),--noise $(NOISE)) $(if $(SAVING),--saving)
 
 # One thread a process: the processes already fill the cores.
