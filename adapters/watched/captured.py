@@ -21,6 +21,8 @@ OF_TWO = {"binary_cross_entropy": 0.5, "binary_cross_entropy_with_logits": 0.0}
 """Of these the input has a number for each sample, above this one for class 1, or several, which are no classes."""
 OF_LABELS = {*OF_CLASSES, *OF_TWO}
 """Those that compare outputs with labels."""
+OF_TEXTS, LENGTHS = ("log_probs", "targets"), "target_lengths"
+"""The names of the first arguments of ``ctc_loss``, and of one that no other function has."""
 REPLACED = ("weight", "reduction", "reduce", "size_average")
 """Their arguments that the losses of single samples are computed without."""
 NARROW = torch.float16, torch.bfloat16
@@ -153,9 +155,10 @@ class Captured:
         """
         if len(args) != 2:
             options = {**dict(zip(_names(own), args, strict=False)), **options}
-            if not {"input", "target"} <= options.keys():
+            names = OF_TEXTS if LENGTHS in options else ("input", "target")
+            if not options.keys() >= set(names):
                 return False  # another signature, of a function of the user's
-            args = options.pop("input"), options.pop("target")
+            args = [options.pop(name) for name in names]
         losses_of = _Losses.of(own, {name: value for name, value in options.items() if name not in REPLACED})
         of_samples = isinstance(args[0], torch.Tensor) and args[0].shape[:1] == (self._samples,)
         sizes = set[int]() if of_samples else _first_sizes(args)
@@ -212,7 +215,7 @@ class _Losses:
         tensors = {name: each for name, each in options.items() if isinstance(each, torch.Tensor)}
         # A tensor only equals itself: to compare numbers would wait for a device.
         self._key = own, options | {name: id(each) for name, each in tensors.items()}
-        self.is_row_by_row = tensors.keys() <= {"pos_weight"}
+        self.is_row_by_row = tensors.keys() <= {"pos_weight"} and LENGTHS not in options
         """Whether no argument has a part for each sample."""
         if not tensors:
             self._newest[own] = self
@@ -243,6 +246,8 @@ class _Losses:
     def each(self, *given: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return all losses without class weights, and a mask of those that belong to a label."""
         losses, target = self.own(*given, **self._options, reduction="none"), given[1]
+        if LENGTHS in self._options:  # the mean over a text's tokens, as of other losses
+            return losses / torch.as_tensor(self._options[LENGTHS]).to(losses).clamp(min=1), None
         if isinstance(target, torch.Tensor) and not target.is_floating_point() and target.shape == losses.shape:
             return losses, target != self._options.get("ignore_index", IGNORED)
         return losses, None

@@ -23,6 +23,8 @@ FUNCTIONS = (
     "huber_loss",
     "kl_div",
     "poisson_nll_loss",
+    "ctc_loss",
+    "ctc_loss",
     "gaussian_nll_loss",
     "soft_margin_loss",
     "hinge_embedding_loss",

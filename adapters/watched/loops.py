@@ -127,7 +127,7 @@ class Loops:
         if not self._newest or self._stopped or self._session.in_trainer:
             return
         try:
-            target: Any = args[1] if len(args) > 1 else options.get("target")
+            target: Any = args[1] if len(args) > 1 else options.get("target", options.get("targets"))
             batch = self._newest.batch_of(target, own)
             if batch is None:
                 result.register_hook(self._strange)

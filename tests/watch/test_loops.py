@@ -130,6 +130,25 @@ def of_two_tasks(training, epochs):
             training.step(sum(F.cross_entropy(logits, training.placed(labels[:, task])) for task in range(2)))
 
 
+def of_texts(training, epochs, *, joined=False):
+    """Texts of several lengths, which come padded, or one after another."""
+    labels, lengths = DATA.tensors[1], 1 + DATA.tensors[2] % 3
+    texts = torch.stack([labels, (labels + 1) % 3, labels], 1)
+    rows = TensorDataset(DATA.tensors[0], texts, lengths, DATA.tensors[2])
+
+    def collate(rows):
+        values, texts, lengths, places = default_collate(rows)
+        return values, texts[torch.arange(3) < lengths[:, None]], lengths, places
+
+    for _ in range(epochs):
+        for values, texts, lengths, places in loader(rows, **({"collate_fn": collate} if joined else {})):
+            steps = F.log_softmax(F.pad(training.net(values), (0, 1)), 1).expand(6, -1, -1)
+            long = torch.full_like(lengths, 6)
+            losses = F.ctc_loss(steps, texts, long, lengths, blank=3, reduction="none")
+            training.note(losses / lengths, places)
+            training.step(nn.CTCLoss(3)(steps, training.placed(texts), long, lengths))
+
+
 def with_a_validation(training, *batch):
     plainly(training, *batch)
     if training.visits.sum() % SAMPLES == 0:  # the epoch ends; gradients are left on
@@ -239,7 +258,7 @@ LOOPS = {
     "soft, of others": over(partial(softly, share=0.3)), "mixed before": mixed_before,
     "mixed before, few": partial(mixed_before, batch_size=2),
     "mixed": over(with_the_others), "mixed, many": over(with_the_others, batch_size=8), "series": of_series,
-    "tasks": of_two_tasks,
+    "tasks": of_two_tasks, "texts": of_texts, "texts, joined": partial(of_texts, joined=True),
     "validation": over(with_a_validation), "persistent": over(plainly, **LIVE_ON),
     "ahead": ahead, "ahead, alone": partial(ahead, size=1), "ahead, twice": partial(ahead, times=2),
     "ahead between": ahead_between, "ahead between, others": partial(ahead_between, second=nll_loss),
