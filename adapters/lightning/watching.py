@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from prunedata.adapters.lightning.callback import BaseCallback, DataPruning, observe
 from prunedata.adapters.lightning.settings import check_settings
-from prunedata.adapters.torch.items import SORTS, Collate, Indexed, has_own_iterator
+from prunedata.adapters.torch.items import Collate, Indexed, check_ids, has_own_iterator
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.adapters.torch.wrap import copied, wrap
 from prunedata.adapters.watched.captured import Captured
@@ -115,8 +115,8 @@ class _Fit:
                 return own_step(*args, **options)
             if not self._leaves_out:
                 epochs.guarded(self._open)  # here, as all processes come to this point
-            if not len(ids):
-                epochs.stop(PrunedataError(SORTS))
+            epochs.guarded(lambda: check_ids(ids, len(self._newest.dataset)))
+            if epochs.stopped:
                 return own_step(*args, **options)
             with Captured(len(ids), (args, options)) as captured:
                 result = own_step(*args, **options)

@@ -65,6 +65,19 @@ def has_own_iterator(loader: Any) -> bool:
     return not getattr(loader, "filter_per_worker", False)
 
 
+def _places(index: Any) -> SomeIds:
+    """Return a copy of the places that a sampler asks for, one or several; [-1] if it asks by a key, a slice or a mask.
+
+    An error would end the user's training.
+    """
+    try:
+        ids = np.atleast_1d(np.asarray(index))
+    except Exception:  # a sampler may ask for anything
+        ids = np.array([None])
+    is_plain = ids.ndim == 1 and (ids.dtype.kind in "iu" or not ids.size) and not isinstance(index, tuple)
+    return ids.astype(np.int64) if is_plain else np.array([-1])
+
+
 class Indexed(Dataset[Any]):
     """A dataset whose items come with their ids. In all else it is the user's, as a ``worker_init_fn`` may look at it.
 
@@ -85,12 +98,12 @@ class Indexed(Dataset[Any]):
         return len(self._indexed)
 
     def __getitem__(self, index: Any) -> tuple[SomeIds, Any]:
-        return np.atleast_1d(np.asarray(index, dtype=np.int64)), self._indexed[index]
+        return _places(index), self._indexed[index]
 
     def __getitems__(self, indices: list[int]) -> tuple[SomeIds, Any]:
         get_all = getattr(self._indexed, "__getitems__", None)
         samples = get_all(indices) if get_all else [self._indexed[index] for index in indices]
-        return np.array(indices, dtype=np.int64), samples
+        return _places(indices), samples
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._indexed, name, value)
@@ -106,6 +119,20 @@ SORTS = (
     "its collate function changes the order of the samples, so that losses would be recorded for others: keep the "
     "order, as pack_padded_sequence(enforce_sorted=False) allows"
 )
+
+
+PLACELESS = (
+    "its sampler asks for samples by something else than their positions in the data set, from 0, so that which losses "
+    "belong to which sample is unknown"
+)
+
+
+def check_ids(ids: SomeIds, samples: int) -> None:
+    """Raise :class:`PrunedataError` if the ids of a watched batch are none of so many samples, or were taken out."""
+    if not len(ids):
+        raise PrunedataError(SORTS)
+    if not 0 <= np.min(ids) <= np.max(ids) < samples:
+        raise PrunedataError(PLACELESS)
 
 
 class Collate:

@@ -8,7 +8,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader
 
-from prunedata.adapters.torch.items import SORTS
+from prunedata.adapters.torch.items import check_ids
 from prunedata.adapters.watched.functions import hand_to, watch_functions
 from prunedata.adapters.watched.loop_batches import AHEAD, MOST, Batch, LoaderPass, NewestBatches
 from prunedata.adapters.watched.loop_runs import LoopRuns, has_ids, with_ids
@@ -182,8 +182,7 @@ class Loops:
             if self._stopped:
                 return
             for ids, captured in waiting:
-                if not len(ids):
-                    raise PrunedataError(SORTS)
+                check_ids(ids, len(batch.of.loader.dataset))  # type: ignore[arg-type]
                 epochs.record_captured(ids, captured, None)
             waiting.clear()
         except Exception as error:

@@ -69,6 +69,10 @@ def but_the_first(rows):
     return default_collate(rows[1:])
 
 
+SLICES = [slice(at, at + BATCH) for at in range(0, SAMPLES, BATCH)]
+KEYED = {str(at): row for at, row in enumerate(DATA)}
+
+
 def of_two(training, epochs):
     for _ in range(epochs):
         for (values, labels, _), (others, theirs, _) in zip(loader(), loader(OTHERS), strict=False):
@@ -136,6 +140,8 @@ def test_where_the_batches_of_a_pass_come_again_the_next_are_not_watched(loop, w
             "watched no longer: its collate function changes the order",
         ),
         (over(plainly, collate_fn=but_the_first), "a loss for each sample"),
+        (over(plainly, sampler=SLICES, shuffle=None, batch_size=None), "watched no longer: its sampler asks for"),
+        (over(plainly, dataset=KEYED, sampler=KEYED, shuffle=None), "watched no longer: its sampler asks for"),
         (with_a_generator, "not watched: its loss is computed with targets that are not in the batches"),
         (over(of_pairs, shuffle=False), "not watched: its loss is computed with targets that are not in the batches"),
         (in_long_lists, "not watched: it trains on batches that it has kept"),
@@ -153,6 +159,8 @@ def test_where_the_batches_of_a_pass_come_again_the_next_are_not_watched(loop, w
         "sorts",
         "sorts, objects",
         "drops",
+        "slices",
+        "keys",
         "GAN",
         "pairs",
         "lists",
