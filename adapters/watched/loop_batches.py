@@ -4,6 +4,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from itertools import count
+from threading import get_ident
 from typing import Any
 from weakref import ref
 
@@ -133,6 +134,8 @@ class NewestBatches:
         """How many batches the loop fetches before it trains on one, once that is known."""
         self._takes_newest: bool | None = None
         """Whether the loop trains on each batch as it comes, and on none later, once that is known."""
+        self._thread, self._by_thread = get_ident(), False
+        """The thread that fetched the last batch, and whether it is another than the one that trains."""
         self._is_unsure = False
         """Whether one of several batches with equal targets was chosen before that was known."""
         self.comes_back = False
@@ -159,8 +162,9 @@ class NewestBatches:
         """Add the next one."""
         is_next = bool(self._batches) and self._batches[-1].of is batch.of
         self._batches.append(batch)
-        self._fetched = self._fetched + 1 if is_next else 1
-        while len(self._batches) > min(max(AHEAD, self._fetched, self._in_a_row), MOST):
+        self._fetched, self._thread = self._fetched + 1 if is_next else 1, get_ident()
+        most = MOST if self._by_thread else max(AHEAD, self._fetched, self._in_a_row)
+        while len(self._batches) > min(most, MOST):
             self._batches.popleft()
 
     def clear(self) -> None:
@@ -186,10 +190,18 @@ class NewestBatches:
     def _likely(self, target: torch.Tensor, own: Callable[..., Any]) -> Batch | None:
         """Return the batch that has a target; None if none has it. Several may have equal ones."""
         newest = tuple(self._batches)
+        self._by_thread |= self._thread != get_ident()
         for batch in reversed(newest):  # mostly the last
             if batch.has_itself(target):
                 self._learn_from(batch)
                 return batch
+        if self._by_thread:  # how far ahead it is changes, but the loop takes the batches in their order
+            begins = max((at for at, batch in enumerate(newest) if batch.is_trained), default=0)
+            value, now, last = target.detach().cpu(), newest[begins].of, newest[-1].of
+            found = [batch for batch in newest[begins:] if batch.has(value)]
+            waiting = [batch for batch in found if not batch.is_trained] or found[:1]
+            # A pass in between may have been a validation.
+            return min(waiting, key=lambda batch: (batch.of is not now, batch.of is not last), default=None)
         likely = None
         # If it fetches several in a row, it trains on each of them in turn.
         if self._ahead is not None and self._ahead < len(newest) and max(self._fetched, self._in_a_row) == 1:

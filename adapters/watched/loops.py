@@ -2,6 +2,8 @@
 
 import atexit
 from collections.abc import Callable, Iterator
+from functools import wraps
+from threading import RLock
 from typing import Any
 
 import torch
@@ -19,6 +21,17 @@ from prunedata.types import SomeIds
 __all__ = ["Loops"]
 
 STRANGE = "its loss is computed with targets that are not in the batches of its loader"
+
+
+def _one_at_a_time(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a thread that fetches batches wait while another is in such a method, as one in which a run begins."""
+
+    @wraps(method)
+    def locked(self: Any, *args: Any) -> Any:
+        with self._lock:
+            return method(self, *args)
+
+    return locked
 
 
 class Loops:
@@ -50,7 +63,7 @@ class Loops:
         self._counts = register_optimizer_step_post_hook(self._count)
         self._handle: Any = None
         """Takes the hook for optimizers' steps away, while there is one."""
-        self._stopped = False
+        self._stopped, self._lock = False, RLock()
         self._undo = watch_functions()
         hand_to(self)
         atexit.register(self.close)
@@ -69,6 +82,7 @@ class Loops:
 
     # -- what the loop does
 
+    @_one_at_a_time
     def delivered(self, which: LoaderPass, ids: SomeIds, batch: Any) -> None:
         """The loop has got a batch of a pass."""
         if self._stopped or self._session.in_trainer:
@@ -91,6 +105,7 @@ class Loops:
             self._before = self._now
             self._runs.missed += self._lost > 0
 
+    @_one_at_a_time
     def ended(self, which: LoaderPass) -> None:
         """A pass came to its end."""
         if not which.is_over:  # else it is asked for a batch once more
@@ -110,6 +125,7 @@ class Loops:
     def _count(self, *_: Any) -> None:
         self._steps += 1
 
+    @_one_at_a_time
     def _stepped(self, *_: Any) -> None:
         """An optimizer took a step, after the loop has got the last batch of a pass."""
         batch = self._now
@@ -122,6 +138,7 @@ class Loops:
             self._handle.remove()
             self._handle = None
 
+    @_one_at_a_time
     def take(self, own: Callable[..., Any], result: torch.Tensor, args: Any, options: dict[str, Any]) -> None:
         """The loop has called a loss function, as for :meth:`Captured.take`."""
         if not self._newest or self._stopped or self._session.in_trainer:

@@ -1,8 +1,13 @@
 """Loops of the user's own over a DataLoader: the same weights, and each loss with its row."""
 
+import queue
 import sys
+import threading
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import islice
+from itertools import chain, count, islice, repeat
 
 import numpy as np
 import pytest
@@ -12,6 +17,7 @@ from torch import nn
 from torch.nn.functional import nll_loss
 from torch.utils.data import Sampler, TensorDataset, default_collate
 
+from prunedata.cli.watching.session import Session
 from tests.watch.loops import (
     BATCH,
     DATA,
@@ -189,6 +195,18 @@ def ahead_between(training, epochs, second=F.cross_entropy, size=BATCH):
             training.step(second(logits, training.placed(labels)))
 
 
+def by_a_thread(training, epochs):
+    """Which has fetched a few batches or many, also of the next epoch; several have equal targets."""
+    batches, coming = chain.from_iterable(repeat(loader(batch_size=2), epochs)), deque()
+    with ThreadPoolExecutor(1) as thread:
+        for step in count():
+            while len(coming) < 1 + step % 7:
+                coming.append(thread.submit(next, batches, None).result())
+            if (batch := coming.popleft()) is None:
+                break
+            plainly(training, *batch)
+
+
 def summed(training, epochs, together=2):
     """One step for several batches, also for the last of an epoch and the first of the next."""
     loss, place = 0, 0
@@ -262,7 +280,7 @@ LOOPS = {
     "validation": over(with_a_validation), "persistent": over(plainly, **LIVE_ON),
     "ahead": ahead, "ahead, alone": partial(ahead, size=1), "ahead, twice": partial(ahead, times=2),
     "ahead between": ahead_between, "ahead between, others": partial(ahead_between, second=nll_loss),
-    "ahead between, many": partial(ahead_between, size=6),
+    "ahead between, many": partial(ahead_between, size=6), "by a thread": by_a_thread,
     "summed": summed, "threes": partial(summed, together=3),
     "in turn": in_turn, "two in turn": partial(in_turn, together=2), "all in turn": partial(in_turn, together=None),
     "validation within": over(with_a_validation_within), "steps": by_steps, "endless": endless,
@@ -286,6 +304,37 @@ def test_losses_are_those_that_the_loop_computes(loop, where, watch, monkeypatch
         np.testing.assert_allclose(run.mean_excess, expected, rtol=1e-5, atol=1e-6)
     assert [record["observed"] for record in run.history] == [training.visits.sum() / 3] * 3
     assert run.schedule["epochs"] == 3
+
+
+def test_a_thread_comes_to_the_end_of_a_pass_while_the_run_begins(watch, monkeypatch):
+    begins, own = threading.Event(), Session.begin
+
+    def begin(*args, **options):
+        begins.set()
+        time.sleep(0.1)  # the thread goes on, if it can
+        return own(*args, **options)
+
+    monkeypatch.setattr(Session, "begin", begin)
+
+    def fetch(batches, coming):
+        for place, batch in enumerate(batches):
+            coming.put(batch)
+            if place == 1 and Session.current.cache_info().currsize:  # watched
+                begins.wait(10)
+        coming.put(None)
+
+    def loop(training, epochs):
+        for _ in range(epochs):
+            coming = queue.Queue()
+            thread = threading.Thread(target=fetch, args=(iter(loader()), coming))
+            thread.start()
+            while (batch := coming.get()) is not None:
+                plainly(training, *batch)
+            thread.join()
+
+    training, (run,), told = watch(loop)
+    assert told == ""
+    np.testing.assert_array_equal(run.visits, training.visits)
 
 
 class LabelSmoothingCrossEntropy(nn.Module):
