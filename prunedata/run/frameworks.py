@@ -9,6 +9,7 @@ import numpy as np
 
 from prunedata.errors import PrunedataError
 from prunedata.run.labels import MOST_NAMES
+from prunedata.run.rows import selected_by
 from prunedata.types import Array, Ids
 
 ADAPTERS = "prunedata.adapters"
@@ -107,10 +108,7 @@ def whole_of(dataset: Any) -> tuple[Any, Ids | None]:
     Of any other, return the data set itself and None.
     """
     places = None
-    while hasattr(dataset, "indices") and hasattr(getattr(dataset, "dataset", None), "__getitem__"):
-        if len(dataset.indices) != len(dataset):  # another class than PyTorch's
-            break
-        of_part = np.asarray(dataset.indices, dtype=np.int64)
+    while (of_part := selected_by(dataset)) is not None:
         places, dataset = of_part if places is None else of_part[places], dataset.dataset
     return dataset, places
 

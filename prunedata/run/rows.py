@@ -20,17 +20,32 @@ def original_rows(dataset: Any) -> Ids | None:
     None if nothing was selected: by PyTorch's ``Subset``, or by ``select``, ``shuffle``, ``filter`` and
     ``train_test_split`` of Hugging Face's.
     """
-    indices, inner = getattr(dataset, "indices", None), getattr(dataset, "dataset", None)
-    if indices is not None and hasattr(inner, "__getitem__"):
-        before = original_rows(inner)
+    selected = selected_by(dataset)
+    if selected is not None:
+        before = original_rows(dataset.dataset)
     else:
-        before, indices = _rows_made_from(dataset), None
+        before = _rows_made_from(dataset)
         if getattr(dataset, "_indices", None) is not None and hasattr(dataset, "column_names"):
-            indices = dataset._indices.column(0).to_numpy()
-    if indices is None:
+            selected = dataset._indices.column(0).to_numpy().astype(np.int64, copy=False)
+    if selected is None:
         return before
-    selected = np.asarray(indices, dtype=np.int64)
     return selected if before is None else before[selected]
+
+
+def selected_by(dataset: Any) -> Ids | None:
+    """Return a copy of the places that a ``Subset`` of PyTorch's has, shape (samples,); None of any other data set.
+
+    One of the user's may have other ``indices``, such as where its windows begin.
+    """
+    indices, whole = getattr(dataset, "indices", None), getattr(dataset, "dataset", None)
+    if indices is None or not hasattr(whole, "__getitem__"):
+        return None
+    try:
+        places = np.asarray(indices)
+    except Exception:  # whatever is called so
+        return None
+    are_places = places.shape == (len(dataset),) and (places.dtype.kind in "iu" or not places.size)
+    return places.astype(np.int64) if are_places else None
 
 
 def _parts(table: Any) -> Iterator[tuple[int, Any]]:
@@ -47,7 +62,7 @@ def _rows_made_from(dataset: Any) -> Ids | None:
 
     None of others: their rows are their own.
     """
-    table: Any = getattr(dataset, "_data", None)
+    table: Any = getattr(dataset, "_data", None) if hasattr(dataset, "column_names") else None  # Hugging Face's only
     found: list[Ids] = []
     own, firsts, at = np.arange(0 if table is None else len(table)), dict[Any, Any](), 0
     sources = set()

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import Subset, TensorDataset
 
+from prunedata.run.frameworks import labels_in, names_in
 from prunedata.run.rows import carry_rows, original_rows
 
 # The row of each sample in the data set from which it was selected.
@@ -70,3 +71,24 @@ def test_of_pytorch(steps):
         data = Subset(data, np.random.default_rng(seed).permutation(len(data))[: len(data) // 2].tolist())
     rows = original_rows(data)
     assert (list(range(len(data))) if rows is None else rows.tolist()) == [int(data[n][0]) for n in range(len(data))]
+
+
+class Windows(torch.utils.data.Dataset):
+    """Has other things by the names that data sets of PyTorch and of Hugging Face have."""
+
+    def __init__(self):
+        self.dataset, self._data = np.zeros((3, 9)), iter([])
+        self.indices = [(series, begins) for series in range(3) for begins in (0, 4)]
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, place):
+        series, begins = self.indices[place]
+        return self.dataset[series, begins : begins + 4]
+
+
+def test_of_a_data_set_with_other_indices_the_rows_are_its_own():
+    assert original_rows(Windows()) is None
+    assert names_in(Windows()) is labels_in(Windows()) is None
+    assert original_rows(Subset(Windows(), [4, 1])).tolist() == [4, 1]
