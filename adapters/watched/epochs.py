@@ -11,7 +11,7 @@ from prunedata.adapters.torch.ranks import gather_numbers
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.adapters.torch.seeds import drawing_alike
 from prunedata.adapters.watched.captured import Captured, Lacking
-from prunedata.errors import PrunedataError
+from prunedata.errors import LossError, PrunedataError
 from prunedata.run.adapter import Delivery
 from prunedata.run.pruner import Pruner
 from prunedata.types import Ids, SomeIds
@@ -45,7 +45,6 @@ class WatchedEpochs:
         self._opened = False
         self._delivery = Delivery(-1)
         self._later = Later(self._take)
-        self._classes: int | None = None
         self._lacking = Lacking()
         self._looks, self._moved = LOOKS, 0
         """Batches that will be looked at, and how many had their labels in another order."""
@@ -160,14 +159,23 @@ class WatchedEpochs:
         self._later.add(ids, parts, losses_of, ends=ends)
 
     def _take(self, ids: SomeIds, losses: torch.Tensor, logits: Any, labels: Any, sizes: list[int]) -> None:
-        if logits is not None:
-            self._classes = self._classes or logits.shape[1]
-            if logits.shape[1] != self._classes:  # those of another head
-                logits = labels = None
+        if logits is not None and not self._fits(logits.shape[1]):
+            logits = labels = None
         with self._run.pruner.overhead:
             self._see_labels(ids, labels)
             self._torch.recorder.add(ids, losses, logits, sizes)
             self._delivery.given[ids] = True  # type: ignore[index]
+
+    def _fits(self, classes: int) -> bool:
+        """Whether logits are of as many classes as before, and of those that the labels of the data set are of.
+
+        They may be those of another head, and the labels that are trained on may be others, as where -1 is none.
+        """
+        try:
+            self._run.pruner.expect_classes(classes)
+        except LossError:
+            return False
+        return True
 
     def _see_labels(self, ids: SomeIds, labels: Any) -> None:
         """Let the run keep the labels of batches, until it knows all: right ones of a rare class would look wrong."""

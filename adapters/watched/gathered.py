@@ -140,6 +140,8 @@ class _Gathering(WatchedEpochs):
         self._record(*_plain(*batches))
 
     def _record(self, losses: Any, ids: Any, sizes: Any, guesses: Any, classes: int | None, labels: Any) -> None:
+        if classes is not None and not self._fits(classes):
+            guesses = classes = labels = None
         self._see_labels(ids, labels)
         self._run.pruner.record(losses, ids, sizes, guesses, classes=classes)
         self._delivery.given[ids] = True  # type: ignore[index]

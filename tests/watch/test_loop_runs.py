@@ -218,6 +218,21 @@ def test_where_labels_change_from_epoch_to_epoch_none_are_kept(watch):
     assert (run.visits == 3).all()
 
 
+def test_where_the_data_set_has_other_labels_than_the_logits_have_places_for_there_are_no_guesses(watch):
+    """As where -1 is no label."""
+    data = TensorDataset(DATA.tensors[0], torch.where(DATA.tensors[2] % 5 == 0, -1, DATA.tensors[1]))
+
+    def loop(training, epochs):
+        for _ in range(epochs):
+            for values, labels in loader(data):
+                training.step(F.cross_entropy(training.net(values), labels, ignore_index=-1))
+
+    _, (run,), told = watch(loop)
+    assert told == ""
+    assert (run.visits == 3).all()
+    assert "guess" not in run.arrays
+
+
 class Padded:
     """A collate function that has a tokenizer, as those of transformers do."""
 
