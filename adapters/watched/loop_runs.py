@@ -1,10 +1,11 @@
 """The loaders of watched loops, whose batches carry ids, and the runs over them: one for each data set."""
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import numpy as np
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, Subset, get_worker_info
 
 from prunedata.adapters.torch.items import Collate, Indexed, has_own_iterator
 from prunedata.adapters.torch.loader import PrunedLoader
@@ -16,9 +17,13 @@ from prunedata.adapters.watched.loop_batches import LoaderPass
 from prunedata.adapters.watched.shown import Shown
 from prunedata.errors import PrunedataError
 from prunedata.run.frameworks import labels_in
-from prunedata.run.rows import original_rows
+from prunedata.run.rows import original_rows, selected_by
+from prunedata.types import Ids
 
 __all__ = ["LoopRuns", "has_ids", "with_ids"]
+
+RUNS = 20
+"""So many runs begin in a process: a fold or a size has one, but so has each batch of what a policy has tried."""
 
 
 class _Placed(Indexed):
@@ -74,8 +79,8 @@ class LoopRuns:
         """The pass whose batches were trained last."""
         self._alone = 0
         """The passes of the open epoch, if each was left after its first batch."""
-        self._known: list[DataLoader[Any]] = []
-        """A loader of each run, newest last."""
+        self._known: list[tuple[DataLoader[Any], Ids | None]] = []
+        """A loader of each run and the rows of its data as the run began, newest last."""
 
     def see_target(self, own: Callable[..., Any], target: Any) -> None:
         """A batch is trained on by a loss function with this target."""
@@ -85,7 +90,7 @@ class LoopRuns:
     def has_other_data(self, which: LoaderPass) -> bool:
         """Whether a pass is over other data than those of the present run."""
         if which.is_other is None:
-            which.is_other = not _are_alike(which.loader, self._known[-1])
+            which.is_other = not _are_alike(which.loader, *self._known[-1])
         return which.is_other
 
     def epochs_of(self, which: LoaderPass) -> WatchedEpochs:
@@ -94,8 +99,8 @@ class LoopRuns:
         if self.epochs is not None and which is before:
             return self.epochs
         loader = which.loader
-        same = bool(self._known) and _are_alike(loader, self._known[-1])
-        returns = not same and any(_are_alike(loader, each) for each in self._known)
+        same = bool(self._known) and _are_alike(loader, *self._known[-1])
+        returns = not same and any(_are_alike(loader, *each) for each in self._known)
         if which.is_left or returns or not (before is None or same or before.is_over):
             raise PrunedataError("it trains on several loaders in turn")
         if before is not None:
@@ -106,6 +111,8 @@ class LoopRuns:
                 self._alone = 0
                 self.end_epoch()
         if self.epochs is None or not same:
+            if len(self._known) == RUNS:
+                raise PrunedataError(f"it trains on other data again and again, of which {RUNS} runs are recorded")
             self.end()
             dataset: Any = loader.dataset
             if self._session.settings.leave_out:
@@ -115,9 +122,9 @@ class LoopRuns:
                 )
             self.epochs = epochs_of(self._session, loader)
             tokenizer = getattr(loader.collate_fn, "tokenizer", None)
-            shown = dataset if tokenizer is None else Shown(dataset, tokenizer)
+            shown = _as_it_is(dataset) if tokenizer is None else Shown(_as_it_is(dataset), tokenizer)
             self.epochs.begin(len(dataset), LONG, dataset=shown, selected=dataset)
-            self._known.append(loader)
+            self._known.append((loader, original_rows(dataset)))
         self.last_pass = which
         return self.epochs
 
@@ -150,15 +157,24 @@ def _extremes(target: Any) -> set[float]:
     return {each.item() for each in target.detach().aminmax()} if target.numel() else set()
 
 
-def _are_alike(one: DataLoader[Any], other: DataLoader[Any]) -> bool:
-    """Whether two loaders have the same data, which may have been made anew."""
+def _as_it_is(dataset: Any) -> Any:
+    """Return a data set to show samples of later: of a ``Subset``, which may select others by then, a copy."""
+    selected = selected_by(dataset) if isinstance(dataset, Subset) else None
+    if selected is None:
+        return dataset
+    like = copy(dataset)
+    like.indices = selected.tolist()
+    return like
+
+
+def _are_alike(one: DataLoader[Any], other: DataLoader[Any], rows: Ids | None) -> bool:
+    """Whether two loaders have the same data, which may have been made anew; ``rows`` are those of the other's."""
     ours, theirs = one.dataset, other.dataset
+    if not np.array_equal(original_rows(ours), rows):  # type: ignore[arg-type]  # None, too
+        return False
     if ours is theirs:
         return True
     if type(ours) is not type(theirs) or len(ours) != len(theirs):  # type: ignore[arg-type]
-        return False
-    rows: Any = [original_rows(each) for each in (ours, theirs)]
-    if not np.array_equal(*rows):
         return False
     labels: Any = labels_in(ours), labels_in(theirs)
     if labels[0] is not None and labels[1] is not None:

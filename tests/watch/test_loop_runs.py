@@ -26,6 +26,7 @@ from tests.watch.loops import (
     of_dicts,
     over,
     plainly,
+    points,
 )
 
 
@@ -254,16 +255,45 @@ def test_tokens_are_shown_as_their_text(watch, tmp_path):
     assert (seen.label, dict(seen.row)["text"]) == (str(rows[13]["labels"].item()), "word6 word113 word3")
 
 
-def test_other_data_begin_another_run(watch):
+FOLDS = [[place for place in range(SAMPLES) if place % 3 != fold] for fold in range(3)]
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_other_data_begin_another_run(anew, watch, tmp_path):
+    """Also of a subset that is given other places: each run shows those that it has seen."""
+    labeled = TensorDataset(DATA.tensors[0], DATA.tensors[1])
+
     def loop(training, epochs):
-        for fold in range(3):
+        part = Subset(labeled, [])
+        for places in FOLDS:
+            part = Subset(labeled, []) if anew else part
+            part.indices = places
             for _ in range(epochs):
-                for batch in loader(Subset(DATA, [place for place in range(SAMPLES) if place % 3 != fold])):
-                    plainly(training, *batch)
+                for values, labels in loader(part):
+                    training.step(F.cross_entropy(training.net(values), labels))
 
     _, runs, told = watch(loop, 2)
     assert told == ""
     assert [(run.samples, len(run.history)) for run in runs] == [(80, 2)] * 3
+    stores = sorted(tmp_path.glob("*.zarr"), key=lambda path: path.stat().st_ctime_ns)
+    for store, places in zip(stores, FOLDS, strict=True):
+        kept = KeptPreviews(store)
+        assert kept.rows == dict(enumerate(places))
+        assert [kept.of(at).label for at in range(80)] == [str(DATA.tensors[1][place].item()) for place in places]
+
+
+def test_so_many_other_data_are_as_many_runs(watch, monkeypatch):
+    """As of a policy that learns from what it has just tried."""
+    monkeypatch.setattr("prunedata.adapters.watched.loop_runs.RUNS", 2)
+
+    def loop(training, epochs):
+        for seed in range(epochs):
+            for values, labels, _ in loader(points(30, seed)):
+                training.step(F.cross_entropy(training.net(values), labels))
+
+    _, runs, told = watch(loop, 4)
+    assert told.count("watched no longer: it trains on other data again and again, of which 2 runs are recorded") == 1
+    assert [record["observed"] for run in runs for record in run.history] == [30, 30]
 
 
 def test_a_loop_that_prunes_is_let_alone(watch):
