@@ -115,7 +115,7 @@ class _Fit:
                 return own_step(*args, **options)
             if not self._leaves_out:
                 epochs.guarded(self._open)  # here, as all processes come to this point
-            epochs.guarded(lambda: check_ids(ids, len(self._newest.dataset)))
+            epochs.guarded(lambda: check_ids(ids))
             if epochs.stopped:
                 return own_step(*args, **options)
             with Captured(len(ids), (args, options)) as captured:

@@ -71,11 +71,11 @@ def _places(index: Any) -> SomeIds:
     An error would end the user's training.
     """
     try:
-        ids = np.atleast_1d(np.asarray(index))
+        ids = np.array(index, ndmin=1)
     except Exception:  # a sampler may ask for anything
-        ids = np.array([None])
+        return np.array([-1])
     is_plain = ids.ndim == 1 and (ids.dtype.kind in "iu" or not ids.size) and not isinstance(index, tuple)
-    return ids.astype(np.int64) if is_plain else np.array([-1])
+    return ids.astype(np.int64, copy=False) if is_plain else np.array([-1])
 
 
 class Indexed(Dataset[Any]):
@@ -127,11 +127,20 @@ PLACELESS = (
 )
 
 
-def check_ids(ids: SomeIds, samples: int) -> None:
-    """Raise :class:`PrunedataError` if the ids of a watched batch are none of so many samples, or were taken out."""
+def check_ids(ids: SomeIds) -> None:
+    """Raise :class:`PrunedataError` if the ids of a watched batch were taken out, or are no places.
+
+    Only the first is looked at, as this is done in each step; see :func:`check_places`.
+    """
     if not len(ids):
         raise PrunedataError(SORTS)
-    if not 0 <= np.min(ids) <= np.max(ids) < samples:
+    if ids[0] < 0:
+        raise PrunedataError(PLACELESS)
+
+
+def check_places(ids: SomeIds, samples: int) -> None:
+    """Raise :class:`PrunedataError` if some ids, such as those of many watched batches, are none of so many samples."""
+    if int(ids.view(np.uint64).max()) >= samples:  # negative ones are huge then
         raise PrunedataError(PLACELESS)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from prunedata.adapters.torch.items import check_places
 from prunedata.adapters.torch.losses import Later
 from prunedata.adapters.torch.ranks import gather_numbers
 from prunedata.adapters.torch.run import TorchRun
@@ -159,6 +160,7 @@ class WatchedEpochs:
         self._later.add(ids, parts, losses_of, ends=ends)
 
     def _take(self, ids: SomeIds, losses: torch.Tensor, logits: Any, labels: Any, sizes: list[int]) -> None:
+        check_places(ids, self._run.pruner.samples)
         if logits is not None and not self._fits(logits.shape[1]):
             logits = labels = None
         with self._run.pruner.overhead:

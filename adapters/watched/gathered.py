@@ -13,6 +13,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from prunedata.adapters.torch.items import check_places
 from prunedata.adapters.torch.losses import two_likeliest
 from prunedata.adapters.torch.prints import prints_in, some_in
 from prunedata.adapters.watched.epochs import WatchedEpochs
@@ -140,6 +141,7 @@ class _Gathering(WatchedEpochs):
         self._record(*_plain(*batches))
 
     def _record(self, losses: Any, ids: Any, sizes: Any, guesses: Any, classes: int | None, labels: Any) -> None:
+        check_places(ids, self._run.pruner.samples)
         if classes is not None and not self._fits(classes):
             guesses = classes = labels = None
         self._see_labels(ids, labels)

@@ -2,7 +2,6 @@
 
 import atexit
 from collections.abc import Callable, Iterator
-from functools import wraps
 from threading import RLock
 from typing import Any
 
@@ -21,17 +20,6 @@ from prunedata.types import SomeIds
 __all__ = ["Loops"]
 
 STRANGE = "its loss is computed with targets that are not in the batches of its loader"
-
-
-def _one_at_a_time(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a thread that fetches batches wait while another is in such a method, as one in which a run begins."""
-
-    @wraps(method)
-    def locked(self: Any, *args: Any) -> Any:
-        with self._lock:
-            return method(self, *args)
-
-    return locked
 
 
 class Loops:
@@ -63,7 +51,9 @@ class Loops:
         self._counts = register_optimizer_step_post_hook(self._count)
         self._handle: Any = None
         """Takes the hook for optimizers' steps away, while there is one."""
-        self._stopped, self._lock = False, RLock()
+        self._stopped = False
+        self._lock = RLock()
+        """A thread that fetches batches waits while another one takes a loss, as where a run begins."""
         self._undo = watch_functions()
         hand_to(self)
         atexit.register(self.close)
@@ -82,21 +72,21 @@ class Loops:
 
     # -- what the loop does
 
-    @_one_at_a_time
     def delivered(self, which: LoaderPass, ids: SomeIds, batch: Any) -> None:
         """The loop has got a batch of a pass."""
         if self._stopped or self._session.in_trainer:
             return
-        try:
-            self._hear_no_steps()
-            self._record_late()
-            self._count_lost(which)
-            if self._has_strange and (self._now is None or not self._now.is_trained or self._lost > AHEAD):
-                raise PrunedataError(STRANGE)
-            self._has_strange = False
-            self._newest.add(Batch(which, ids, batch))
-        except Exception as error:
-            self.stop(str(error))
+        with self._lock:
+            try:
+                self._hear_no_steps()
+                self._record_late()
+                self._count_lost(which)
+                if self._has_strange and (self._now is None or not self._now.is_trained or self._lost > AHEAD):
+                    raise PrunedataError(STRANGE)
+                self._has_strange = False
+                self._newest.add(Batch(which, ids, batch))
+            except Exception as error:
+                self.stop(str(error))
 
     def _count_lost(self, which: LoaderPass) -> None:
         """Count batches that come one after another and are trained with targets that no batch has."""
@@ -105,66 +95,66 @@ class Loops:
             self._before = self._now
             self._runs.missed += self._lost > 0
 
-    @_one_at_a_time
     def ended(self, which: LoaderPass) -> None:
         """A pass came to its end."""
-        if not which.is_over:  # else it is asked for a batch once more
-            self._count_lost(which)
-        which.is_over = True
-        which.waiting.clear()
-        self._record_late()
-        if self._newest.comes_back:  # to the last batch, too: the epoch ends when the next one begins
-            return
-        if self._now is not None and self._now is which.newest and self._now.is_trained:
-            self._record_now()
-            if self._runs.last_pass is which:
-                self._runs.end_epoch()
-        elif self._handle is None and not self._stopped:  # the loop may still train on batches of the pass
-            self._handle = register_optimizer_step_post_hook(self._stepped)
+        with self._lock:
+            if not which.is_over:  # else it is asked for a batch once more
+                self._count_lost(which)
+            which.is_over = True
+            which.waiting.clear()
+            self._record_late()
+            if self._newest.comes_back:  # to the last batch, too: the epoch ends when the next one begins
+                return
+            if self._now is not None and self._now is which.newest and self._now.is_trained:
+                self._record_now()
+                if self._runs.last_pass is which:
+                    self._runs.end_epoch()
+            elif self._handle is None and not self._stopped:  # the loop may still train on batches of the pass
+                self._handle = register_optimizer_step_post_hook(self._stepped)
 
     def _count(self, *_: Any) -> None:
         self._steps += 1
 
-    @_one_at_a_time
     def _stepped(self, *_: Any) -> None:
         """An optimizer took a step, after the loop has got the last batch of a pass."""
-        batch = self._now
-        if batch is not None and batch.of.is_over and batch is batch.of.newest and batch.has_losses:
-            self._record_now()
-            self._runs.end_epoch()
+        with self._lock:
+            batch = self._now
+            if batch is not None and batch.of.is_over and batch is batch.of.newest and batch.has_losses:
+                self._record_now()
+                self._runs.end_epoch()
 
     def _hear_no_steps(self) -> None:
         if self._handle is not None:
             self._handle.remove()
             self._handle = None
 
-    @_one_at_a_time
     def take(self, own: Callable[..., Any], result: torch.Tensor, args: Any, options: dict[str, Any]) -> None:
         """The loop has called a loss function, as for :meth:`Captured.take`."""
         if not self._newest or self._stopped or self._session.in_trainer:
             return
-        try:
-            target: Any = args[1] if len(args) > 1 else options.get("target", options.get("targets"))
-            batch = self._newest.batch_of(target, own)
-            if batch is None:
-                result.register_hook(self._strange)
-                return
-            is_before = batch is not self._newest.last and batch.is_trained  # it was trained before the newest came
-            if is_before and are_places(target):
-                raise PrunedataError(STRANGE)
-            self._runs.see_target(own, target)
-            self._newest.computes_loss()
-            if self._is_kept(batch):
-                raise PrunedataError(
-                    "it trains on batches that it has kept, as with itertools.cycle(loader) or list(loader)"
-                )
-            self._newest.comes_back |= is_before
-            if batch is not self._now or batch.was_trained_by(own):
-                self._record_now()
-                self._now = batch
-            batch.add(own, result, args, options)
-        except Exception as error:
-            self.stop(str(error))
+        with self._lock:
+            try:
+                target: Any = args[1] if len(args) > 1 else options.get("target", options.get("targets"))
+                batch = self._newest.batch_of(target, own)
+                if batch is None:
+                    result.register_hook(self._strange)
+                    return
+                is_before = batch is not self._newest.last and batch.is_trained  # it was trained before the newest came
+                if is_before and are_places(target):
+                    raise PrunedataError(STRANGE)
+                self._runs.see_target(own, target)
+                self._newest.computes_loss()
+                if self._is_kept(batch):
+                    raise PrunedataError(
+                        "it trains on batches that it has kept, as with itertools.cycle(loader) or list(loader)"
+                    )
+                self._newest.comes_back |= is_before
+                if batch is not self._now or batch.was_trained_by(own):
+                    self._record_now()
+                    self._now = batch
+                batch.add(own, result, args, options)
+            except Exception as error:
+                self.stop(str(error))
 
     def _strange(self, _: torch.Tensor) -> None:
         self._has_strange = True
@@ -199,7 +189,7 @@ class Loops:
             if self._stopped:
                 return
             for ids, captured in waiting:
-                check_ids(ids, len(batch.of.loader.dataset))  # type: ignore[arg-type]
+                check_ids(ids)
                 epochs.record_captured(ids, captured, None)
             waiting.clear()
         except Exception as error:
