@@ -13,7 +13,7 @@ from prunedata.adapters.torch.items import Indexed, labels_of
 from prunedata.adapters.torch.losses import Recorder, fits
 from prunedata.adapters.torch.means import check_weights, mean_of
 from prunedata.adapters.torch.orders import Order
-from prunedata.adapters.torch.position import check_position, has_as_many_ranks, resume_at
+from prunedata.adapters.torch.position import check_position, is_cut_alike, resume_at
 from prunedata.adapters.torch.run import TorchRun
 from prunedata.adapters.torch.seeds import WorkerSeeds, draw
 from prunedata.counting.batches import plain_ids
@@ -44,6 +44,7 @@ class PrunedLoader:
     next_iter_state: dict[str, Any] | None
     dataset: Any
     generator: torch.Generator
+    num_workers: int
     persistent_workers: bool
 
     def __init__(self, *_: Any, **__: Any) -> None:
@@ -303,10 +304,14 @@ class PrunedLoader:
         sampler of your own, or ``in_order=False``): they resume with the samples that the pruner has not observed. So
         does a loader that did not begin the epoch, as its position does not tell what was delivered before.
         """
-        where = {"epoch": self._pruner.next_epoch, "delivered": self._delivered, "loader": self._position()}
+        where = {"epoch": self._pruner.next_epoch, "delivered": self._delivered, "loader": self._position()} | self._cut
         if self._seeds is not None:
             where["seed"] = self._seeds.torchs
-        return where if self._order.world == 1 else where | {"ranks": self._order.world}
+        return where
+
+    @property
+    def _cut(self) -> dict[str, int]:
+        return {"ranks": self._order.world, "batch_size": self._order.batch_size, "workers": self.num_workers}
 
     def _position(self) -> dict[str, Any] | None:
         """Return StatefulDataLoader's own state, if it tells what was delivered of the open epoch."""
@@ -336,7 +341,7 @@ class PrunedLoader:
         if self._seeds is not None and "seed" in state:
             self._seeds.resume(state["seed"])
         exact = state["loader"] is not None and hasattr(super(), "load_state_dict")  # otherwise what remains comes
-        if exact and has_as_many_ranks(state, self._order.world, self._pruner):
+        if exact and is_cut_alike(state, self._cut, self._pruner):
             super().load_state_dict(state["loader"])  # type: ignore[misc]
             self._restored, self._run.positioned_order = state["epoch"], self._order
         self._delivered, self._running = state["delivered"], None

@@ -8,7 +8,9 @@ from prunedata.checks import shown
 from prunedata.errors import PrunedataError
 from prunedata.run.pruner import Pruner
 
-NUMBERS = {"epoch": (0, None), "delivered": (0, None), "seed": (0, 0), "ranks": (1, 1)}
+CUT = {"ranks": 1, "batch_size": 1, "workers": 0}
+"""What a position depends on, and the least value of each: how many ranks, samples in a batch, and worker processes."""
+NUMBERS = {"epoch": (0, None), "delivered": (0, None), "seed": (0, 0)} | {name: (CUT[name], 1) for name in CUT}
 """For each number in the state: the least value, and the value if it is missing; None where it must be there."""
 
 
@@ -24,19 +26,20 @@ def check_position(state: object) -> None:
         raise _refused(f"loader={shown(state.get('loader'))}")
 
 
-def has_as_many_ranks(state: Mapping[str, Any], world: int, pruner: Pruner) -> bool:
-    """Return whether a position was saved with ``world`` ranks, so that it is one in this rank's share.
+def is_cut_alike(state: Mapping[str, Any], cut: Mapping[str, int], pruner: Pruner) -> bool:
+    """Return whether a position was saved by a loader that cuts an epoch in the same way: see ``CUT``.
 
     Raises :class:`PrunedataError` if it was not, and the samples that remain are unknown without it.
     """
-    ranks = state.get("ranks", 1)
-    if ranks != world and not pruner.policy.needs_losses:
+    differ = [name for name in CUT if state.get(name, cut[name]) != cut[name]]
+    if differ and not pruner.policy.needs_losses:
+        before, now = (", ".join(f"{name}={one[name]}" for name in differ) for one in (state, cut))
         raise PrunedataError(
-            f"Expected {ranks} ranks to resume within epoch {state['epoch']}. Got {world}, with a policy that needs "
-            "no losses, so that the run does not know which samples were trained on: resume with as many ranks, or "
+            f"Expected {before} to resume within epoch {state['epoch']}. Got {now}, with a policy that needs "
+            "no losses, so that the run does not know which samples were trained on: resume with the same, or "
             "from a checkpoint between two epochs; or call observe() for every batch, and load no state of the loader."
         )
-    return bool(ranks == world)
+    return not differ
 
 
 def resume_at(begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:

@@ -271,6 +271,15 @@ def test_what_no_position_tells_is_told_by_the_pruner(kind, options, stop):
         assert sorted(index for _, batch in batches for index in batch) == np.flatnonzero(mask).tolist()
 
 
+@pytest.mark.parametrize("more", [{"batch_size": 3}, {"batch_size": 16}, {"num_workers": 2}], ids=str)
+def test_a_position_in_batches_of_another_loader_is_not_used(more):
+    """It counts batches, of which smaller ones would come twice, and of larger ones some never."""
+    run = Run(StatefulDataLoader).go(15)
+    again = Run(StatefulDataLoader, more).load(run.save()).go()
+    seen = [index for epoch, batch in run.log + again.log if epoch == 1 for index in batch]
+    assert sorted(seen) == np.flatnonzero(run.masks[1]).tolist()
+
+
 @WORKERS
 def test_without_losses_the_position_is_all_there_is(workers):
     def run(stop=None, states=None):
@@ -315,6 +324,14 @@ class TestRefused:
             PrunedataError, match=r"state of epoch 0, .* of epoch 1: call pruner\.load_state_dict\(\) fi"
         ):
             Run(StatefulDataLoader).loader.load_state_dict(state)
+
+    def test_another_batch_size_where_no_losses_tell_what_remains(self):
+        run = Run(StatefulDataLoader, pruning={"policy": Random()}).go(3)
+        other = Run(StatefulDataLoader, {"batch_size": 3}, {"policy": Random()})
+        with pytest.raises(
+            PrunedataError, match=rf"Expected batch_size={BATCH} to resume within epoch 0. Got batch_size=3, "
+        ):
+            other.load(run.save())
 
     def test_losses_before_the_epoch_is_begun_again(self):
         run = Run().load(Run().go(15).save())

@@ -26,6 +26,8 @@ FORGED = {
     "delivered": ARRAYS,
     "seed": ARRAYS,
     "ranks": [*ARRAYS, 0],
+    "batch_size": [*ARRAYS, 0],
+    "workers": ARRAYS,
     "loader": [np.array([1, 2]), torch.tensor([1.0, 2.0]), "x", 5, {}, [1]],
 }
 
