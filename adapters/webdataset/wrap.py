@@ -78,7 +78,15 @@ def wrap(
             "build the Pruner with len(index)."
         )
     _check_stages(dataset)
-    pruner.trains_on(prints_by(lambda sample: index.place_of(sample)[1]), lambda: index.keys)
+    sizes = {shard.url: shard.size for shard in index.shards}
+
+    def name_of(sample: int) -> Any:
+        # Keys that repeat from shard to shard are the same in any order of the shards: these are told apart, too, by
+        # their names and sizes. Not by their folders, as shards may move.
+        url, key = index.place_of(sample)
+        return key if pruner.keys is not None else (key, url.partition("?")[0].rpartition("/")[2], sizes[url])
+
+    pruner.trains_on(prints_by(name_of), lambda: index.keys)
     _check_shards(dataset.pipeline[0], index)
     if id_key is not None and (not isinstance(id_key, str) or not id_key.startswith("_")):
         raise PrunedataError(f"Expected an id_key that begins with _, which decode() leaves alone. Got {id_key!r}.")

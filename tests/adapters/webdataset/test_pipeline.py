@@ -447,6 +447,22 @@ def test_samples_that_went_into_other_shards_are_followed(tmp_path):
     assert [later.keys[number] for number, _ in pairs] == [sample["__key__"] for _, sample in pairs]
 
 
+def test_shards_in_another_order_are_other_samples_though_all_have_the_same_keys(tmp_path):
+    first, moved = (scanned(tmp_path / name, "abc", "abc") for name in "ab")
+
+    def run(index):
+        pruner = Pruner(epochs=3, prune=1, store=tmp_path / "run.zarr", resume=True)
+        return pruner, pruner.wrap(dataset(index, shardshuffle=False), index)
+
+    pruner, pruned = run(first)
+    one_epoch(pruned, pruner)
+    pruner.end_epoch()
+    del pruner, pruned
+    assert run(moved)[0].next_epoch == 1
+    with pytest.raises(OtherData, match="other samples at 6 of the 6 places"):
+        run(ShardIndex.scan(moved.urls[::-1]))
+
+
 def test_a_run_that_was_told_its_length_has_the_keys_of_the_index(tmp_path):
     index, pruner = scanned(tmp_path / "shards", "abc", "def"), Pruner(6, epochs=3, prune=1)
     wrap(dataset(index, shardshuffle=False), pruner, index)
