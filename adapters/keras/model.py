@@ -45,6 +45,9 @@ class PruneMixin(AnyBase):  # type: ignore[misc]
             self.train_function = None  # it was traced with the other recorder
         if callback is None:
             return super().fit(x, *args, **options)
+        run = callback.pruner
+        if run.next_epoch == run.schedule.epochs <= arguments.get("initial_epoch", 0):
+            list(run.epochs())  # none: it warns that the run has finished, where Keras trains nothing and says nothing
         callback.batch = x.element_spec[0].shape[0]
         if "shuffle" not in arguments:
             options["shuffle"] = False  # Keras warns that it cannot, though nobody asked

@@ -10,7 +10,7 @@ import tensorflow as tf
 from prunedata import Pruner
 from prunedata.adapters.keras import PruneCallback, PruneMixin, wrap
 from prunedata.adapters.keras import model as adapter
-from prunedata.errors import PrunedataError, SkippedSamples, UnweighedWarning
+from prunedata.errors import FinishedWarning, PrunedataError, SkippedSamples, UnweighedWarning
 from prunedata.policies.rules import DroppingCount
 from tests.adapters.helpers.keras import (
     BATCH,
@@ -200,6 +200,13 @@ def test_batches_that_are_left_out_are_noticed_and_the_rest_can_follow(reference
         fit(model, pruner, data(pruner).take(2))
     fit(model, pruner)
     assert_same_run(pruner, model, reference)
+
+
+def test_a_run_that_has_finished_says_so_where_keras_trains_nothing(reference):
+    pruner, model = make_pruner(SAMPLES), make_model()
+    pruner.load_state_dict(reference[0].state_dict())
+    with pytest.warns(FinishedWarning, match="has finished its 5 epochs"):
+        fit(model, pruner)
 
 
 def test_a_state_saved_before_the_epoch_was_ended(reference):
