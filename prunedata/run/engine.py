@@ -64,6 +64,7 @@ class Engine:
         self._failed = False  # whether a step failed in its middle
         self._tries = 8  # in how many more batches to look whether losses were multiplied by numbers of their labels
         self._resumed = False  # whether the run was restored and no epoch has begun since
+        self.resumed_at: int | None = None  # the first epoch that has begun since the run was restored
         self._thread: int | None = None  # the thread that trains, as ``threading.get_ident``
 
     @property
@@ -97,6 +98,7 @@ class Engine:
         resumed, self._resumed = self._resumed, False
         if self.opened is None:
             self._check_figures(resumed=resumed)
+            self.resumed_at = self.ledger.next_epoch if resumed else self.resumed_at
             self.meter.overhead.clear()
         with self.meter.overhead:
             self.flush()

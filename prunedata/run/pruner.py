@@ -653,6 +653,7 @@ class Pruner:
                 UnweighedWarning,
             )
         self._look_at_figures()
+        self._look_for_model()
 
     def validated(self, figure: float, *, lower_is_better: bool | None = None, agreed: bool = False) -> None:
         """Record the validation figure of an epoch, for ``policy="auto"`` and advice.
@@ -906,6 +907,24 @@ class Pruner:
                 f"that keep all {self.samples}, rounded up to whole batches of {self.batch_size}: build the Pruner "
                 "with a smaller batch_size, or without.",
                 NeverPrunesWarning,
+            )
+
+    def _look_for_model(self) -> None:
+        """Warn once if the first epoch of a resumed run has losses as the very first one, of a model that knew nothing.
+
+        A run cannot see the model, and goes on with the records of another.
+        """
+        if self._engine.resumed_at != len(self.history) - 1 or len(self.history) <= 2:
+            return
+        first, *later, now = means = [record["mean_loss"] for record in self.history]
+        if None not in means and max(later) < 0.9 * first and now > (first + max(later)) / 2:
+            self._warn_once(
+                "model",
+                f"Expected losses that go on from those of earlier epochs. Got a mean of {now:.3g} in epoch "
+                f"{len(later) + 1}, at which the run was resumed, after {first:.3g} in the first epoch and at most "
+                f"{max(later):.3g} since: was the model loaded that belongs to this epoch? A run keeps the records of "
+                "the samples only. To train a new model, name another store.",
+                UserWarning,
             )
 
     def _warn_once(self, about: str, message: str, category: type[Warning]) -> None:

@@ -3,6 +3,7 @@
 import gc
 import io
 import tempfile
+import warnings
 
 import numpy as np
 import pytest
@@ -50,6 +51,27 @@ def test_an_epoch_that_was_seen_whole_is_done_and_a_commit_stores_it(tmp_path):
     run.commit()
     assert (inspect(tmp_path)["epoch"], inspect(tmp_path)["open"]) == (3, False)
     assert finish(run) == finish(start())
+
+
+@pytest.mark.parametrize(
+    ("means", "is_new"),
+    [
+        ([2.1, 1.5, 1.2, 2.0], True),  # by a model that knows nothing yet
+        ([2.1, 1.5, 0.3, 1.4], False),  # the third left samples out
+        ([2.1, 2.0, 2.05, 2.1], False),  # nothing was learned before either
+        ([2.1, 2.0], False),
+    ],
+)
+def test_a_resumed_run_tells_losses_as_high_as_at_its_beginning(tmp_path, means, is_new):
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for stop in (len(means) - 1, len(means)):
+            run = Pruner(4, epochs=6, store=tmp_path, resume=True)
+            while run.next_epoch < stop:
+                run.begin_epoch()
+                run.observe(np.full(4, means[run.next_epoch]), np.arange(4))
+                run.end_epoch()
+    assert ["was the model loaded that belongs to this epoch?" in str(one.message) for one in seen] == [True] * is_new
 
 
 @pytest.mark.parametrize("policy", [Random(), DroppingCount()])
