@@ -320,6 +320,11 @@ class OpenEpoch:
                 told += f" The loader did not deliver {undelivered} of them: {why}"
             if unobserved:
                 told += f" {unobserved} of them were delivered, but their losses were not observed."
+        if epoch.rest is not None:
+            told += (
+                " As the epoch was resumed, the loader delivers only what remains of it: skip no batches, as by "
+                "skip_first_batches() or by their number."
+            )
         repeated = tally.observed - int(np.count_nonzero(tally.visits))
         if repeated > 0:
             told += (

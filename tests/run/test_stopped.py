@@ -53,6 +53,16 @@ def test_an_epoch_that_was_seen_whole_is_done_and_a_commit_stores_it(tmp_path):
     assert finish(run) == finish(start())
 
 
+def test_a_loop_that_skips_batches_of_a_resumed_epoch_is_told_that_they_do_not_come():
+    run, again = start(), start()
+    observe(run, run.begin_epoch(), batches=2)
+    again.load_state_dict(run.state_dict())
+    for ids in list(again.begin_epoch().batches(8))[2:]:
+        again.observe(np.ones(8), ids)
+    with pytest.raises(SkippedSamples, match=r"Got 16 that were not\. As the epoch was resumed, .*: skip no batches"):
+        again.end_epoch()
+
+
 @pytest.mark.parametrize(
     ("means", "is_new"),
     [
