@@ -112,12 +112,14 @@ class TorchRun(Adapter):
         self.trained_order = order
 
     def warn_of_second_pass(self, epoch: Epoch) -> None:
-        """Warn once that a second pass over a loader in one epoch delivers no more than the kept samples."""
-        if epoch.kept < self._pruner.samples and self.leader is None and not self._warned:
+        """Warn once that a second pass over a loader delivers no more than the first: what is kept, or remained."""
+        coming = int(np.count_nonzero(epoch.remaining))
+        if coming < self._pruner.samples and self.leader is None and not self._warned:
             self._warned = True
+            kind = "kept" if coming == epoch.kept else "remaining"
             warnings.warn(
                 f"Expected one pass over the loader in epoch {epoch.number}. Got a second one, which delivers the "
-                f"{epoch.kept} kept samples of {self._pruner.samples} once more: for a figure of all of them, as the "
+                f"{coming} {kind} samples of {self._pruner.samples} once more: for a figure of all of them, as the "
                 "accuracy in training, iterate the loader that you gave to wrap().",
                 UserWarning,
                 stacklevel=2,

@@ -37,6 +37,19 @@ def test_a_second_pass_says_that_it_delivers_what_is_kept(kind, sampler, workers
     assert "73 kept samples of 103" in told[1][0]
 
 
+def test_in_a_resumed_epoch_a_second_pass_says_that_it_delivers_what_remained():
+    run = make_pruner()
+    run.begin_epoch()
+    run.observe(np.ones(40), np.arange(40))
+    again = make_pruner()
+    again.load_state_dict(run.state_dict())
+    loader = wrap(loader_of(), again)
+    again.begin_epoch()
+    pass_over(loader, 0)
+    with pytest.warns(UserWarning, match="the 63 remaining samples of 103 once more"):
+        assert sum(len(ids) for _, ids in loader) == 63
+
+
 def test_where_accelerate_iterates_it_is_said_too():
     run, loader = pruned(with_ids=True)
     prepared = Accelerator(cpu=True).prepare(loader)
