@@ -40,6 +40,7 @@ class PrunedLoader:
     _observed: list[int]  # batches observed in this pass, and in earlier ones since the same start of the epoch
     _running: int | None  # the number of the epoch that is iterated
     _restored: int | None  # the number of the epoch whose position was loaded, until it is iterated
+    _skipped: int  # samples that the loop had skipped before the position that was loaded: they do not come again
     # These are attributes of DataLoader and StatefulDataLoader.
     next_iter_state: dict[str, Any] | None
     dataset: Any
@@ -63,7 +64,7 @@ class PrunedLoader:
             self._seeds = WorkerSeeds(self.generator, self._rank)
             self._run.seeds.add(self._seeds)
         self._pending = deque()
-        self._delivered, self._running, self._restored = 0, None, None
+        self._delivered, self._running, self._restored, self._skipped = 0, None, None, 0
         self._start_of_pass, self._start_of_finished, self._observed = -1, -1, [0, 0]
 
     def __copy__(self) -> Any:
@@ -279,6 +280,8 @@ class PrunedLoader:
         if not restored:
             self._delivered = 0
             self.next_iter_state = None
+        else:
+            self._pruner.skip(self._skipped)
         self._order.begin(epoch, whole=restored)
         self._pending.clear()
         self._running = epoch.number
@@ -305,6 +308,7 @@ class PrunedLoader:
         does a loader that did not begin the epoch, as its position does not tell what was delivered before.
         """
         where = {"epoch": self._pruner.next_epoch, "delivered": self._delivered, "loader": self._position()} | self._cut
+        where["skipped"] = self._skipped if self._is_restored(self._pruner.next_epoch) else self._pruner.skipped
         if self._seeds is not None:
             where["seed"] = self._seeds.torchs
         return where
@@ -344,4 +348,4 @@ class PrunedLoader:
         if exact and is_cut_alike(state, self._cut, self._pruner):
             super().load_state_dict(state["loader"])  # type: ignore[misc]
             self._restored, self._run.positioned_order = state["epoch"], self._order
-        self._delivered, self._running = state["delivered"], None
+        self._delivered, self._running, self._skipped = state["delivered"], None, state.get("skipped", 0)

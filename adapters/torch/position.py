@@ -10,7 +10,8 @@ from prunedata.run.pruner import Pruner
 
 CUT = {"ranks": 1, "batch_size": 1, "workers": 0}
 """What a position depends on, and the least value of each: how many ranks, samples in a batch, and worker processes."""
-NUMBERS = {"epoch": (0, None), "delivered": (0, None), "seed": (0, 0)} | {name: (CUT[name], 1) for name in CUT}
+NUMBERS = {"epoch": (0, None), "delivered": (0, None), "seed": (0, 0), "skipped": (0, 0)}
+NUMBERS |= {name: (least, 1) for name, least in CUT.items()}
 """For each number in the state: the least value, and the value if it is missing; None where it must be there."""
 
 

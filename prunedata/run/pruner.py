@@ -704,6 +704,11 @@ class Pruner:
         self._engine.now.skipped += integer("the samples to skip", samples, 0)
 
     @property
+    def skipped(self) -> int:
+        """How many samples :meth:`skip` was told of since the open epoch began or was resumed."""
+        return 0 if self._engine.opened is None else self._engine.opened.skipped
+
+    @property
     def awaits_figure(self) -> bool:
         """Whether the completely observed epoch, open or just ended, still lacks its validation figure.
 

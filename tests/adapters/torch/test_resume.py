@@ -280,6 +280,31 @@ def test_a_position_in_batches_of_another_loader_is_not_used(more):
     assert sorted(seen) == np.flatnonzero(run.masks[1]).tolist()
 
 
+def test_what_was_skipped_before_a_position_need_not_be_observed_after_it():
+    """It does not come again, as it does behind a plain loader, which has no position."""
+
+    def go_on(states=None, stop=None):
+        pruner = make_pruner()
+        loader = wrap(StatefulDataLoader(Items(), BATCH, shuffle=True), pruner, with_ids=True)
+        for one, state in zip((pruner, loader), states or (), strict=False):
+            one.load_state_dict(state)
+        if stop == 0:  # loaded, and saved again at once
+            return pruner.state_dict(), loader.state_dict()
+        pruner.begin_epoch()
+        for number, (ids, _) in enumerate(loader):
+            if states is None and number == 1:
+                pruner.skip(len(ids))
+            else:
+                pruner.observe(losses_of(ids, 0), ids)
+            if number == stop:
+                return pruner.state_dict(), loader.state_dict()
+        pruner.end_epoch()
+        return pruner.history[0]["observed"]
+
+    saved = go_on(stop=3)
+    assert go_on(saved) == go_on(go_on(saved, stop=0)) == go_on(go_on(saved, stop=2)) == go_on() == 103 - BATCH
+
+
 @WORKERS
 def test_without_losses_the_position_is_all_there_is(workers):
     def run(stop=None, states=None):

@@ -25,6 +25,7 @@ FORGED = {
     "epoch": ARRAYS,
     "delivered": ARRAYS,
     "seed": ARRAYS,
+    "skipped": ARRAYS,
     "ranks": [*ARRAYS, 0],
     "batch_size": [*ARRAYS, 0],
     "workers": ARRAYS,
