@@ -10,6 +10,7 @@ import numpy as np
 
 from prunedata.checks import integer, printable, shown
 from prunedata.errors import DamagedStore, ForeignStore, PrunedataError
+from prunedata.keys import places_of
 from prunedata.plan.schedule import Schedule
 from prunedata.run.engine import Engine
 from prunedata.run.epoch import Role
@@ -162,11 +163,27 @@ def _of_these_rows(engine: Engine, state: RunState) -> RunState:
         if LABELS in state.run:
             given |= {name: state.run[name] for name in labels}  # of other rows
         _check_run(given, state.run | {"schedule": given["schedule"]})
+        _check_labels(engine, state, now)
         state = followed(state, now, Ledger(engine.options).saved, engine.options.prune)
         return replace(state, run=state.run | labels, arrays=state.arrays | engine.options.saved)
     if before is not None and not identity.accepts_all:
         raise moved(before, now)
     return state
+
+
+def _check_labels(engine: Engine, state: RunState, now: Keys) -> None:
+    """Raise :class:`ForeignStore` if a row that the run follows has another label than before."""
+    labels, before = engine.options.labels, state.keys
+    if labels is None or before is None or LABELS not in state.run or state.labels is None:
+        return
+    at = places_of(now, before)
+    others = np.flatnonzero((at >= 0) & (state.labels[at] != np.array(labels.classes)[labels.numbers]))
+    if others.size:
+        raise ForeignStore(
+            f"Expected the rows that the run follows with the labels that it began with. Got other labels of "
+            f"{others.size} of them (ids {', '.join(map(str, others[:5]))}): losses by the old labels say nothing of "
+            "the new ones. Give these rows other keys, with which they begin as new rows; or name another store."
+        )
 
 
 def _check_run(given: dict[str, Any], stored: dict[str, Any]) -> None:

@@ -149,6 +149,20 @@ def test_labels_are_those_that_are_given_and_what_rows_look_like_goes_with_them(
         followed(run, now)
 
 
+def test_a_row_whose_label_was_corrected_is_not_followed():
+    """As it is not where no row has moved: its losses are high by the label that it had."""
+    names = np.array(["cat", "dog"])
+    run = start(range(ROWS), labels=names[np.arange(ROWS) % 2])
+    epoch_of(run, range(ROWS))
+    corrected = names[np.append(np.arange(ROWS) % 2, 0)]
+    corrected[3] = "bird"  # the numbers of the others change, too
+    now = [*range(ROWS), 100]
+    with pytest.raises(ForeignStore, match=r"Got other labels of 1 of them \(ids 3\): .* Give these rows other keys"):
+        followed(run, now, labels=corrected)
+    now[3] = 103
+    assert followed(run, now, labels=corrected).visits.tolist() == [1, 1, 1, 0, *[1] * (ROWS - 4), 0]
+
+
 def test_verdicts_and_roles_follow():
     run = start(range(ROWS), without=[2, 3], holdout=0.2, leave_out="weight")
     epoch = run.begin_epoch()
