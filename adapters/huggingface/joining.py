@@ -10,8 +10,8 @@ import transformers
 from prunedata.adapters.huggingface.by_weight import ByWeight
 from prunedata.adapters.huggingface.checks import check_release
 from prunedata.adapters.huggingface.ids import packed_starts
-from prunedata.adapters.huggingface.trainer import ExactEpochs, PruneTrainerMixin
-from prunedata.adapters.huggingface.weighing import WeighingTrainer
+from prunedata.adapters.huggingface.trainer import PruneTrainerMixin
+from prunedata.adapters.huggingface.weighing import StepMade, WeighingTrainer
 from prunedata.errors import PrunedataError
 from prunedata.run.frameworks import names_in
 from prunedata.run.pruner import Pruner
@@ -123,7 +123,7 @@ class _Searching(AnyBase):  # type: ignore[misc]
     def _hp_search_setup(self, trial: Any) -> None:
         super()._hp_search_setup(trial)  # the model and the arguments are then those of the trial
         kind, handler = type(self), cast(Any, self.callback_handler)
-        handler.callbacks = [one for one in handler.callbacks if not isinstance(one, ExactEpochs)]
+        handler.callbacks = [one for one in handler.callbacks if not isinstance(one, StepMade)]
         vars(handler).pop("on_evaluate", None)
         self.__class__ = kind.__mro__[kind.__mro__.index(_Searching) - 1]  # without what pruned the trial before
         made = self._make_pruner(trial)

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from transformers import TrainerCallback
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from prunedata.adapters.huggingface import checks
@@ -65,7 +64,6 @@ class PruneTrainerMixin(WeighingTrainer):
         self._loader: Any = None
         self._sampler: Any = None
         self._behind = 0
-        self.callback_handler.callbacks.insert(0, ExactEpochs(self))
 
     # -- the Trainer's own methods, in the order in which it calls them
 
@@ -155,18 +153,9 @@ class PruneTrainerMixin(WeighingTrainer):
     def _observe(self, ids: SomeIds, losses: torch.Tensor, logits: torch.Tensor | None) -> None:
         self._loader.observe(losses, ids, logits=logits)
 
-    def _epochs_done(self) -> float:
-        """How many epochs are done, with the part of the open one."""
+    def _step_made(self) -> None:
+        """As ever, and set ``state.epoch``, which the Trainer takes for that of a whole epoch in a resumed one."""
+        super()._step_made()
         number = self.pruner.next_epoch
-        return float(number) if self._trained == self._batches else number + self._trained / (self._batches or 1)
-
-
-class ExactEpochs(TrainerCallback):
-    """Sets ``state.epoch``, which the Trainer takes for that of a whole epoch in one that was resumed in its middle."""
-
-    def __init__(self, trainer: PruneTrainerMixin) -> None:
-        self._trainer = trainer
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Say how far it is."""
-        state.epoch = self._trainer._epochs_done()
+        whole = self._trained == self._batches
+        self.state.epoch = float(number) if whole else number + self._trained / (self._batches or 1)

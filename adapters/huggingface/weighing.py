@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers import TrainerCallback
 
 from prunedata.adapters.huggingface import checkpoint
 from prunedata.adapters.huggingface.agreement import Divisor, HeadLosses
@@ -77,6 +78,7 @@ class WeighingTrainer(AnyBase):  # type: ignore[misc]
         self._run = pruner.attach(TorchRun(pruner))
         self._run.joins_batches = True  # those of one optimizer step
         self.callback_handler.on_evaluate = hand_over(self.callback_handler, pruner)
+        self.callback_handler.callbacks.insert(0, StepMade(self))
         self._held: list[tuple[SomeIds, torch.Tensor, torch.Tensor | None]] = []
 
     # -- what a user may override
@@ -301,18 +303,34 @@ class WeighingTrainer(AnyBase):  # type: ignore[misc]
         return losses[torch.from_numpy(~part.counted).to(losses.device)]
 
     def _record(self, ids: SomeIds, losses: torch.Tensor, logits: torch.Tensor | None) -> None:
-        """Observe a batch; those that make one optimizer step are observed as one. End the epoch after its last."""
+        """Hold the losses of a batch until its optimizer step is made."""
         self._held.append((ids, losses, logits))
         self._trained += 1
-        last = self._trained == self._batches
-        if last or self.accelerator.sync_gradients:
+
+    def _step_made(self) -> None:
+        """Observe the batches of an optimizer step as one, once it is made. End the epoch after its last.
+
+        So a checkpoint that is saved before it, as on a signal, has neither its losses nor its weights.
+        """
+        if self._held:
             batches, parts, said = zip(*self._held, strict=True)
+            self._held.clear()
             known = all(one is not None for one in said)
             self._observe(np.concatenate(batches), torch.cat(parts), torch.cat(said) if known else None)
-            self._held.clear()
-        if last:
-            self._end()
+            if self._trained == self._batches:
+                self._end()
 
     def _observe(self, ids: SomeIds, losses: torch.Tensor, logits: torch.Tensor | None) -> None:
         """Record the losses of a step, and what the model said, if that is known."""
         raise NotImplementedError
+
+
+class StepMade(TrainerCallback):
+    """Tells the trainer of each optimizer step, before all other callbacks."""
+
+    def __init__(self, trainer: WeighingTrainer) -> None:
+        self._trainer = trainer
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        """Let it record the losses of the step."""
+        self._trainer._step_made()

@@ -1,6 +1,7 @@
 """Hugging Face's Trainer with the mixin: batches, steps, learning rate, evaluations, checkpoints."""
 
 import os
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -122,6 +123,32 @@ def test_a_run_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(case, tmp_path
     assert [record["mean_loss"] for record in expected.history] == [record["mean_loss"] for record in got.history]
     parts = [batch for batches in first.seen + second.seen for batch in batches]
     assert parts == [batch for batches in seen_whole.seen for batch in batches]
+
+
+class SavedWithin(TrainerCallback):
+    """Saves before an optimizer step is made, and stops: as ``enable_jit_checkpoint`` does on a signal."""
+
+    def on_pre_optimizer_step(self, args, state, control, **others):
+        if state.global_step == 26:
+            self.trainer._save_checkpoint(self.trainer.model, trial=None)
+            raise KeyboardInterrupt
+
+
+def test_a_checkpoint_within_a_step_has_none_of_its_losses(tmp_path):
+    def run(resume=None, callbacks=()):
+        pruner = pruner_of()
+        trainer, _ = build(pruner, tmp_path, callbacks=callbacks)
+        for one in callbacks:
+            one.trainer = trainer
+        with suppress(KeyboardInterrupt):
+            trainer.train(resume_from_checkpoint=resume)
+        return trainer, pruner
+
+    run(callbacks=[SavedWithin()])
+    (again, got), (whole, expected) = run(resume=True), run()
+    assert torch.load(tmp_path / "checkpoint-26" / "pruner_0.pt")["pruner"]["state"]["observed"] == 5 * 8
+    assert again.state.global_step == whole.state.global_step == 63
+    assert [record["observed"] for record in got.history] == [record["observed"] for record in expected.history]
 
 
 class AtBegin(TrainerCallback):
