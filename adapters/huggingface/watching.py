@@ -14,11 +14,10 @@ from prunedata.adapters.huggingface.ids import OwnLoader, data_of, packed_starts
 from prunedata.adapters.huggingface.joining import refuse_pairs, wrap
 from prunedata.adapters.huggingface.losses import base_of, classes_in, logits_of, part_of
 from prunedata.adapters.huggingface.weighing import WeighingTrainer, hand_over
-from prunedata.adapters.torch.items import SORTS
 from prunedata.adapters.torch.losses import SMALL, kept
 from prunedata.adapters.torch.ranks import gather_numbers
 from prunedata.adapters.watched.captured import Captured
-from prunedata.adapters.watched.epochs import WatchedEpochs
+from prunedata.adapters.watched.epochs import WatchedEpochs, check_ids
 from prunedata.adapters.watched.functions import watch_functions
 from prunedata.adapters.watched.shown import Shown
 from prunedata.errors import LossError, PrunedataError
@@ -173,8 +172,8 @@ class _Training:
             ids = take_ids(inputs)
             if ids is None or epochs.stopped:
                 return own_step(model, inputs, *args, **options)
-            if not len(ids):
-                epochs.stop(PrunedataError(SORTS))
+            epochs.guarded(lambda: check_ids(ids))
+            if epochs.stopped:
                 return own_step(model, inputs, *args, **options)
             return self._step(ids, own_step, model, inputs, *args, **options)
 

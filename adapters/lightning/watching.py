@@ -11,11 +11,11 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from prunedata.adapters.lightning.callback import BaseCallback, DataPruning, observe
 from prunedata.adapters.lightning.settings import check_settings
-from prunedata.adapters.torch.items import Collate, Indexed, check_ids, has_own_iterator
+from prunedata.adapters.torch.items import Collate, Indexed, has_own_iterator
 from prunedata.adapters.torch.loader import PrunedLoader
 from prunedata.adapters.torch.wrap import copied, wrap
 from prunedata.adapters.watched.captured import Captured
-from prunedata.adapters.watched.epochs import LONG, WatchedEpochs
+from prunedata.adapters.watched.epochs import LONG, WatchedEpochs, check_ids
 from prunedata.adapters.watched.functions import watch_functions
 from prunedata.errors import PrunedataError
 from prunedata.run.frameworks import ADAPTERS

@@ -121,29 +121,6 @@ SORTS = (
 )
 
 
-PLACELESS = (
-    "its sampler asks for samples by something else than their positions in the data set, from 0, so that which losses "
-    "belong to which sample is unknown"
-)
-
-
-def check_ids(ids: SomeIds) -> None:
-    """Raise :class:`PrunedataError` if the ids of a watched batch were taken out, or are no places.
-
-    Only the first is looked at, as this is done in each step; see :func:`check_places`.
-    """
-    if not len(ids):
-        raise PrunedataError(SORTS)
-    if ids[0] < 0:
-        raise PrunedataError(PLACELESS)
-
-
-def check_places(ids: SomeIds, samples: int) -> None:
-    """Raise :class:`PrunedataError` if some ids, such as those of many watched batches, are none of so many samples."""
-    if int(ids.view(np.uint64).max()) >= samples:  # negative ones are huge then
-        raise PrunedataError(PLACELESS)
-
-
 class Collate:
     """Collates samples by the user's function, and passes their ids on.
 

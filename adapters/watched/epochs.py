@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from prunedata.adapters.torch.items import check_places
+from prunedata.adapters.torch.items import SORTS
 from prunedata.adapters.torch.losses import Later
 from prunedata.adapters.torch.ranks import gather_numbers
 from prunedata.adapters.torch.run import TorchRun
@@ -22,6 +22,28 @@ LONG = 1000
 LOOKS, MOVED = 8, 3
 """In so many batches a run looks whether its steps keep the order of the samples. In so many of these it must be
 another: labels may be equal by chance, and a network may learn others than those of the batch."""
+
+PLACELESS = (
+    "its sampler asks for samples by something else than their positions in the data set, from 0, so that which losses "
+    "belong to which sample is unknown"
+)
+
+
+def check_ids(ids: SomeIds) -> None:
+    """Raise :class:`PrunedataError` if the ids of a watched batch were taken out, or are no places.
+
+    Only the first is looked at, as this is done in each step; see :func:`check_places`.
+    """
+    if not len(ids):
+        raise PrunedataError(SORTS)
+    if ids[0] < 0:
+        raise PrunedataError(PLACELESS)
+
+
+def check_places(ids: SomeIds, samples: int) -> None:
+    """Raise :class:`PrunedataError` if some ids, such as those of many watched batches, are none of so many samples."""
+    if len(ids) and not 0 <= ids.min() <= ids.max() < samples:
+        raise PrunedataError(PLACELESS)
 
 
 class WatchedEpochs:

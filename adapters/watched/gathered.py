@@ -13,10 +13,9 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from prunedata.adapters.torch.items import check_places
 from prunedata.adapters.torch.losses import two_likeliest
 from prunedata.adapters.torch.prints import prints_in, some_in
-from prunedata.adapters.watched.epochs import WatchedEpochs
+from prunedata.adapters.watched.epochs import WatchedEpochs, check_places
 from prunedata.errors import PrunedataError
 from prunedata.run.adapter import Adapter, Delivery
 from prunedata.run.frameworks import labels_in

@@ -9,7 +9,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader
 
-from prunedata.adapters.torch.items import check_ids
+from prunedata.adapters.watched.epochs import check_ids
 from prunedata.adapters.watched.functions import hand_to, watch_functions
 from prunedata.adapters.watched.loop_batches import AHEAD, MOST, Batch, LoaderPass, NewestBatches
 from prunedata.adapters.watched.loop_runs import LoopRuns, has_ids, with_ids

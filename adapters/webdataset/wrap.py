@@ -81,8 +81,8 @@ def wrap(
     sizes = {shard.url: shard.size for shard in index.shards}
 
     def name_of(sample: int) -> Any:
-        # Keys that repeat from shard to shard are the same in any order of the shards: these are told apart, too, by
-        # their names and sizes. Not by their folders, as shards may move.
+        # Shards with the same keys look alike in any order, so the shard's name and size count, too. Its folder does
+        # not, as shards may move.
         url, key = index.place_of(sample)
         return key if pruner.keys is not None else (key, url.partition("?")[0].rpartition("/")[2], sizes[url])
 

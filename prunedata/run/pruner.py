@@ -705,7 +705,7 @@ class Pruner:
 
     @property
     def skipped(self) -> int:
-        """How many samples :meth:`skip` was told of since the open epoch began or was resumed."""
+        """How many samples :meth:`skip` has skipped since the open epoch began or was resumed."""
         return 0 if self._engine.opened is None else self._engine.opened.skipped
 
     @property

@@ -353,9 +353,7 @@ class TestRefused:
     def test_another_batch_size_where_no_losses_tell_what_remains(self):
         run = Run(StatefulDataLoader, pruning={"policy": Random()}).go(3)
         other = Run(StatefulDataLoader, {"batch_size": 3}, {"policy": Random()})
-        with pytest.raises(
-            PrunedataError, match=rf"Expected batch_size={BATCH} to resume within epoch 0. Got batch_size=3, "
-        ):
+        with pytest.raises(PrunedataError, match=f"batch_size={BATCH} to resume .* Got batch_size=3"):
             other.load(run.save())
 
     def test_losses_before_the_epoch_is_begun_again(self):

@@ -157,7 +157,7 @@ def test_a_row_whose_label_was_corrected_is_not_followed():
     corrected = names[np.append(np.arange(ROWS) % 2, 0)]
     corrected[3] = "bird"  # the numbers of the others change, too
     now = [*range(ROWS), 100]
-    with pytest.raises(ForeignStore, match=r"Got other labels of 1 of them \(ids 3\): .* Give these rows other keys"):
+    with pytest.raises(ForeignStore, match=r"\(ids 3\)"):
         followed(run, now, labels=corrected)
     now[3] = 103
     assert followed(run, now, labels=corrected).visits.tolist() == [1, 1, 1, 0, *[1] * (ROWS - 4), 0]
