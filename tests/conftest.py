@@ -4,7 +4,9 @@ import os
 import shlex
 import signal
 import sys
+from collections import defaultdict
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
@@ -31,6 +33,8 @@ SLOW, LONG = (
 )
 """Files and test functions that take long, as ``python -m tests --list-slow`` found; and tests that take longest,
 listed by hand: where several show alike things, one of them stays for CI."""
+MANY = 3
+"""Of a function with so many slow cases, or more, CI runs half."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -39,6 +43,7 @@ def pytest_collection_modifyitems(items):
 
     Such losses need not have a hit, and may be of any size.
     """
+    cases = defaultdict(list)
     for item in items:
         file, function = item.nodeid.partition("::")[0], item.nodeid.partition("[")[0]
         if file in SLOW or function in SLOW:
@@ -46,10 +51,16 @@ def pytest_collection_modifyitems(items):
         if item.nodeid in LONG or function in LONG:
             item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.long)
+        elif item.get_closest_marker("slow"):
+            cases[function].append(item)
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning"))
             large = "ignore:Expected losses of about the size of:prunedata.errors.NeverPrunesWarning"
             item.add_marker(pytest.mark.filterwarnings(large))
+    for those in cases.values():
+        if len(those) >= MANY:  # in an order that has nothing to do with their parameters, and is the same in every run
+            for item in sorted(those, key=lambda item: crc32(item.nodeid.encode()))[(len(those) + 1) // 2 :]:
+                item.add_marker(pytest.mark.long)
 
 
 def pytest_runtest_setup(item):
