@@ -22,6 +22,7 @@ from prunedata.findings.table import WRITERS, issue_table, key_column, rows_of, 
 from prunedata.plan.schedule import Schedule
 from prunedata.reporting.kept import KeptPreviews
 from prunedata.run.frameworks import ADAPTERS
+from prunedata.store.location import local_folder
 from prunedata.store.run_store import read_run
 from prunedata.store.state import RunState
 from prunedata.types import Arrays
@@ -98,8 +99,8 @@ def _check_once(stores: list[str]) -> None:
     """Raise :class:`PrunedataError` if two stores are one, which may be named by several paths or by a link."""
     named: dict[str, str] = {}
     for store in stores:
-        path = store.removeprefix("file://")
-        place = path.rstrip("/") if "://" in path else str(Path(path).resolve())
+        folder = local_folder(store)
+        place = store.rstrip("/") if folder is None else str(folder.resolve())
         if place in named:
             raise PrunedataError(
                 f"Expected stores of different runs. Got one of them twice, as {printable(named[place])} and "

@@ -71,8 +71,10 @@ class KeptPreviews:
         self._seen: dict[int, Preview] = {}
         self.rows: dict[int, int] = {}
         self.classes: tuple[str, ...] = ()
-        path = Path(place) / NAME if isinstance(place, str | os.PathLike) else None
-        if path is None or not path.is_file():
+        from prunedata.store.location import local_folder  # noqa: PLC0415 (zarr takes longer to load than all else)
+
+        folder = local_folder(place) if isinstance(place, str | os.PathLike) else None
+        if folder is None or not (path := folder / NAME).is_file():
             return
         try:
             if path.stat().st_size > 2 * MOST_BYTES:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,16 +39,25 @@ def open_location(location: StoreLike, *, read_only: bool) -> Store:
         location = location.root
     if not isinstance(location, str | os.PathLike):
         raise StoreError(f"Expected a path, a URL or a zarr store. Got {type(location).__name__}.")
-    if isinstance(location, str):
-        location = location.removeprefix("file://")  # fsspec would write local files in place
-        if "://" in location:
-            return _open_url(location, read_only=read_only)
-        if not location:
-            raise StoreError(
-                "Expected a path, a URL or a zarr store. Got an empty string, which would be the folder that the "
-                'program runs in: name a folder, or say store="." if you mean that one.'
-            )
-    return _open_folder(Path(location).absolute(), read_only=read_only)  # the program may change its folder
+    folder = local_folder(location)
+    if folder is None:
+        return _open_url(str(location), read_only=read_only)
+    if location in ("", "file://", "local://"):
+        raise StoreError(
+            "Expected a path, a URL or a zarr store. Got an empty string, which would be the folder that the "
+            'program runs in: name a folder, or say store="." if you mean that one.'
+        )
+    return _open_folder(folder, read_only=read_only)
+
+
+def local_folder(place: str | os.PathLike[str]) -> Path | None:
+    """Return the folder of this machine that a path or a URL names, ``~`` at its beginning too; None for another URL.
+
+    It is absolute, as the program may change its folder.
+    """
+    # fsspec, which knows both names, would write local files in place.
+    path = re.sub(r"^(file|local)://", "", place) if isinstance(place, str) else place
+    return None if isinstance(path, str) and "://" in path else Path(os.path.expanduser(path)).absolute()
 
 
 def _check_store(store: Store, *, read_only: bool) -> None:

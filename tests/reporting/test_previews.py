@@ -17,6 +17,7 @@ from prunedata import Pruner, report
 from prunedata.errors import DamagedStore, PrunedataError
 from prunedata.reporting.kept import MOST_BYTES, NAME, KeptPreviews, keep_previews
 from prunedata.reporting.previews import Preview, Previews, as_pixels, picture
+from prunedata.store.run_store import read_run
 
 # What samples look like, of the data sets that people have.
 
@@ -280,6 +281,18 @@ def test_the_most_suspect_are_kept_with_their_rows(tmp_path):
     assert found.of(MANY - 1) == Preview(text="699", key="row 1699")
     assert found.rows == {number: number + 1000 for number in range(MANY - 500, MANY)}
     assert len(json.loads((tmp_path / "run.zarr" / NAME).read_text())["samples"]) == 500
+
+
+def test_all_names_of_a_folder_on_this_machine_are_of_one_run_and_its_rows(tmp_path, monkeypatch):
+    (tmp_path / "work").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path / "work")
+    run = trained("~/run.zarr", 3)
+    keep_previews(tmp_path / "run.zarr", run, None, np.arange(3) + 1000)
+    for name in ("~/run.zarr", "../run.zarr", *(f"{kind}://{tmp_path}/run.zarr" for kind in ("file", "local"))):
+        assert read_run(name).state.epoch == 1
+        assert KeptPreviews(name).rows == {0: 1000, 1: 1001, 2: 1002}
+    assert not list((tmp_path / "work").iterdir())
 
 
 def test_their_bytes_are_bounded(tmp_path):
