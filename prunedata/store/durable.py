@@ -169,7 +169,8 @@ def _read_file(path: Path, most: int) -> bytes | None:
         if not stat.S_ISREG(status.st_mode):  # a pipe would wait, and a device may never end
             raise DamagedStore(f"Expected a file. Got {path}, which is a device or a pipe.")
         with path.open("rb") as file:
-            return file.read(min(status.st_size, most) + 1)
+            # Its length now: a writer may have put a longer file in the place of the one that was looked at.
+            return file.read(min(os.fstat(file.fileno()).st_size, most) + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
 

@@ -187,6 +187,21 @@ class TestDurableStore(StoreTests[DurableStore, cpu.Buffer]):
         assert store.supports_listing
 
 
+def test_a_longer_file_that_a_writer_puts_in_its_place_meanwhile_is_read_whole(tmp_path, monkeypatch):
+    """Else the description of a run was cut off, and it was called damaged."""
+    store = DurableStore(tmp_path)
+    write_bytes(store, "zarr.json", b"1")
+
+    (tmp_path / "longer").write_bytes(b"123456789")
+
+    def opened(path, *mode, _open=Path.open):
+        (tmp_path / "longer").replace(path)
+        return _open(path, *mode)
+
+    monkeypatch.setattr(Path, "open", opened)
+    assert read_bytes(store, "zarr.json", 99) == b"123456789"
+
+
 def test_files_that_a_writer_puts_in_their_place_meanwhile_do_not_make_a_store_read_only(tmp_path):
     folder, done = tmp_path / "hits-0" / "c", threading.Event()
     folder.mkdir(parents=True)
