@@ -133,7 +133,7 @@ def _from_numpy(path: str) -> npt.NDArray[Any]:
     if not isinstance(labels, np.ndarray):
         labels.close()
         raise PrunedataError(f"Expected labels in {path}, as numpy.save writes them. Got several arrays.")
-    return labels
+    return labels.view(np.uint8) if labels.dtype == np.bool_ else labels  # the classes 0 and 1, as for the Pruner
 
 
 def _from_text(path: str, samples: int | None, column: str | None) -> npt.NDArray[Any]:

@@ -51,9 +51,12 @@ def test_names_are_text(file):
     assert read_labels(file(f"id,class\n{table}"), 4, "class").tolist() == ["cat", "a, b", "Zürich", "7"]
 
 
-def test_names_from_numpy(tmp_path):
+def test_names_and_truths_from_numpy(tmp_path):
     np.save(tmp_path / "names.npy", np.array(["cat", "dog"]))
     assert read_labels(str(tmp_path / "names.npy"), 2).tolist() == ["cat", "dog"]
+    np.save(tmp_path / "truths.npy", np.array([True, False]))
+    found = read_labels(str(tmp_path / "truths.npy"), 2)
+    assert (found.dtype.kind, found.tolist()) == ("u", [1, 0])
 
 
 @pytest.mark.parametrize(
