@@ -1,6 +1,7 @@
 """The order of a sampler or batch sampler of the user's own, without the samples that the epoch leaves out."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -147,7 +148,9 @@ def _gives_once(source: Any) -> bool | None:
     A sampler may have an attribute ``gives_once``, which adapters set for samplers that they know.
     """
     if isinstance(source, Sequence):
-        return len(set(source)) == len(source)
+        with suppress(TypeError):  # of slices or lists, which are told of when they come
+            return len(set(source)) == len(source)
+        return None
     if type(source) is SubsetRandomSampler:
         return len(set(source.indices)) == len(source)
     if type(source) is RandomSampler:

@@ -253,6 +253,7 @@ class TestEndOfAUsersOwn:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"sampler": [slice(0, 9)], "batch_size": None}, "Expected the sampler to yield ids from 0 to 102. Got .slice"),
         ({"sampler": ["a", "b"]}, "Expected the sampler to yield ids from 0 to 102. Got ..a"),
         ({"sampler": [0.0, 1.0]}, "Expected the sampler to yield ids"),
         ({"sampler": [0, 103]}, r"ids from 0 to 102\. Got \[0, 103\]"),
