@@ -11,6 +11,7 @@ import numpy as np
 from prunedata.checks import integer, printable, shown
 from prunedata.errors import DamagedStore, ForeignStore, PrunedataError
 from prunedata.keys import places_of
+from prunedata.options import OPTIONS
 from prunedata.plan.schedule import Schedule
 from prunedata.run.engine import Engine
 from prunedata.run.epoch import Role
@@ -22,6 +23,8 @@ from prunedata.store.state import RunState
 if TYPE_CHECKING:
     from prunedata.store.run_store import RunStore, StoreLike
     from prunedata.types import Keys
+
+DEFAULTS = {option.name: option.default for option in OPTIONS}  # those of some are not recorded
 
 
 def keep(engine: Engine, location: StoreLike | None, *, resume: bool | Literal["other data"]) -> None:
@@ -201,14 +204,17 @@ def _check_run(given: dict[str, Any], stored: dict[str, Any]) -> None:
             " If rows were added or removed, a run with keys can follow them: pass keys=... and follow=True; or, if "
             "the wrapped object has names of its own, follow=True and no number of samples."
         )
-    elif LABELS in differ:  # the run has found them, and nobody passed them
+    elif LABELS in differ and LABELS in given and LABELS in stored:  # perhaps found, and nobody passed them
         longer = (
             " These are the labels of the data set, unless labels= passes others: since the run began, rows were moved "
             "or labels changed. Losses by the old labels say nothing of the new ones: after correcting labels, name "
             "another store."
         )
     if differ == ["schedule"]:
-        longer = " To lengthen a run, pass the schedule that it began with, with more epochs and nothing else changed."
+        longer = (
+            " To lengthen a run, pass the schedule that it began with, with more epochs and nothing else changed; to "
+            "end it early, leave its loop by break."
+        )
     raise ForeignStore(
         f"Expected the run that the arguments describe. Got another ({told}). To continue it, pass the arguments it "
         f"began with; to train anew, name another store.{longer}"
@@ -216,7 +222,8 @@ def _check_run(given: dict[str, Any], stored: dict[str, Any]) -> None:
 
 
 def _in_words(values: dict[str, Any], name: str) -> str:
-    return shown(values[name]) if name in values else "none"
+    found = values.get(name, DEFAULTS.get(name))
+    return "none" if found is None else shown(found)
 
 
 def _check_left_out(engine: Engine, state: RunState) -> None:

@@ -110,7 +110,7 @@ def test_a_run_never_changes_its_way_unasked_and_the_store_says_it(tmp_path, cap
     assert "nothing in 6 epochs; 80 visits had no weight" in capsys.readouterr().out
     facts = facts_of(tmp_path)
     assert (facts.pruned.tolist(), facts.saved["visits_saved"]) == ([False, True, True] * 2, 0)
-    with pytest.raises(ForeignStore, match="leave_out: the stored run has"):
+    with pytest.raises(ForeignStore, match="leave_out: the stored run has 'weight', you gave 'delivery'"):
         start(store=tmp_path, resume=True, leave_out="delivery")
     assert "leave_out" not in start(leave_out="delivery").standing()
     assert start().standing()["leave_out"] == "weight"

@@ -264,7 +264,7 @@ class TestSteady:
     )
     def test_another_one_is_refused_and_whose_is_which_is_said(self, tmp_path, other):
         train(start(Schedule.steady(6), tmp_path), 2)
-        told = rf"the stored run has .*'epochs': 6.*you gave .*'epochs': {other.epochs}.*more epochs and nothing else"
+        told = rf"stored run has .*'epochs': 6.*you gave .*'epochs': {other.epochs}.*nothing else .*to end it early"
         with pytest.raises(ForeignStore, match=told):
             start(other, tmp_path)
 
