@@ -34,7 +34,7 @@ SLOW, LONG = (
 """Files and test functions that take long, as ``python -m tests --list-slow`` found; and tests that take longest,
 listed by hand: where several show alike things, one of them stays for CI."""
 MANY = 3
-"""Of a function with so many slow cases, or more, CI runs half."""
+"""Of a function with so many slow cases, or more, CI runs half. Pages are no such cases: each has its own code."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(items):
         if item.nodeid in LONG or function in LONG:
             item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.long)
-        elif item.get_closest_marker("slow"):
+        elif item.get_closest_marker("slow") and not file.startswith("tests/docs/"):
             cases[function].append(item)
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.filterwarnings("ignore::prunedata.errors.RandomPruningWarning"))
