@@ -196,10 +196,10 @@ def select(
     scores = _per_sample("scores", policy.scores(known), known)
     decides = known.num_pruned > 0 and policy.needs_losses and known.visits.any()
     if decides and not known.hits.any() and scores.min() == scores.max():
-        warn(
+        warn(  # without the epoch's number, or each pruned epoch would warn anew
             f"Expected {type(policy).__name__} to rank samples by the hits of their losses. Got none so far, so that "
-            f"epoch {epoch} leaves samples out at random. In batches of one sample no loss is above the mean, and with "
-            'a high tolerance few are: use larger batches, a lower tolerance, or policy="auto", which needs no hits.',
+            "samples are left out at random. In batches of one sample no loss is above the mean, and with a high "
+            'tolerance few are: use larger batches, a lower tolerance, or policy="auto", which needs no hits.',
             RandomPruningWarning,
         )
     keep = read_only(keep_mask(scores, known.num_pruned, seed=seed, epoch=epoch))
