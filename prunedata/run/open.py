@@ -305,7 +305,7 @@ class OpenEpoch:
         missed = int(np.count_nonzero(self.missing(tally))) - allowed if by_losses else undelivered
         if missed <= 0:
             return
-        told = ""
+        told, repeated = "", tally.observed - int(np.count_nonzero(tally.visits))
         if delivery.delivered is not None:
             undelivered = min(missed, undelivered)
             unobserved = missed - undelivered
@@ -318,14 +318,13 @@ class OpenEpoch:
                     "ends? Then make the Pruner for the samples that it gives, or call skip() with how many are absent."
                 )
                 told += f" The loader did not deliver {undelivered} of them: {why}"
-            if unobserved:
+            if unobserved and repeated <= 0:  # else a repeated sample may have been delivered in their place
                 told += f" {unobserved} of them were delivered, but their losses were not observed."
         if epoch.rest is not None:
             told += (
                 " As the epoch was resumed, the loader delivers only what remains of it: skip no batches, as by "
                 "skip_first_batches() or by their number."
             )
-        repeated = tally.observed - int(np.count_nonzero(tally.visits))
         if repeated > 0:
             told += (
                 f" {repeated} visits were of samples that had been observed before in this epoch: do several workers, "

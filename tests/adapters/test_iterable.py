@@ -407,6 +407,16 @@ def test_a_mixture_that_gives_samples_again_is_refused_with_the_cause(exhausts, 
         train()
 
 
+def test_a_sample_that_comes_in_the_place_of_another_is_the_only_cause_named():
+    pruner = Pruner(3, epochs=2)
+    stream = wrap([0, 1, 0], pruner, id=int)
+    pruner.begin_epoch()
+    for number, _ in stream:
+        pruner.observe(np.ones(1), np.array([number]))
+    with pytest.raises(SkippedSamples, match=r"Got 1 that were not\. 1 visits were of samples that had been observed"):
+        pruner.end_epoch()
+
+
 def test_a_mixture_whose_repetitions_are_samples_of_their_own_works():
     class Counted(Mixture):
         def __iter__(self):
