@@ -21,6 +21,7 @@ NAME = re.compile(r"[^\W\d][\w-]{0,127}")
 """Names of arrays: words, perhaps with ``open-`` before them. They cannot lead out of the folder."""
 NODE = f'{{"zarr_format": 3, "node_type": "group", "attributes": {{"{ATTRIBUTE}": '.encode()
 HEAD = b'{"state": {"history": ['  # what stands in the file before the pointer, and in the pointer before the records
+REMEDY = "Restore the store from a copy, or the run from a checkpoint."
 
 Record = dict[str, Any]
 
@@ -85,7 +86,7 @@ def decode_pointer(raw: bytes, location: str) -> dict[str, Any]:
     try:
         node = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise DamagedStore(f"Expected JSON in {location}/zarr.json. Got {shown(error)}.") from error
+        raise DamagedStore(f"Expected JSON in {location}/zarr.json. Got {shown(error)}. {REMEDY}") from error
     attributes = node.get("attributes") if isinstance(node, dict) else None
     if not isinstance(attributes, dict) or ATTRIBUTE not in attributes:
         raise ForeignStore(
@@ -101,7 +102,7 @@ def decode_pointer(raw: bytes, location: str) -> dict[str, Any]:
     digest = pointer.pop("digest", None)
     is_group = node.get("zarr_format") == 3 and node.get("node_type") == "group"
     if digest != _digest(pointer, location) or not is_group:
-        raise DamagedStore(f"Expected {location}/zarr.json to match its digest. Got another: it is damaged.")
+        raise DamagedStore(f"Expected {location}/zarr.json to match its digest. Got another: it is damaged. {REMEDY}")
     try:
         check("a pointer", pointer, POINTER)
     except PrunedataError as error:

@@ -21,6 +21,7 @@ from zarr.storage import MemoryStore, StorePath
 
 from prunedata.errors import DamagedStore
 from prunedata.store.durable import DurableStore, check_own_folder, finish, is_missing, read_bytes
+from prunedata.store.pointer import REMEDY
 
 CHUNK = 1 << 24
 MOST_METADATA = 1 << 16
@@ -78,10 +79,10 @@ class Slots:
             self._check_metadata(place, samples, about["dtype"])
             values, digest = self._read(place, samples, kind)
         except (DamagedStore, ValueError, RecursionError) as error:
-            raise DamagedStore(f"Expected to read {place} in {self._location}. Got damage: {error}") from error
+            raise DamagedStore(f"Expected to read {place} in {self._location}. Got damage: {error} {REMEDY}") from error
         if digest != about["crc32"]:
             raise DamagedStore(
-                f"Expected {place} in {self._location} to match its digest. Got other data: it is damaged."
+                f"Expected {place} in {self._location} to match its digest. Got other data: it is damaged. {REMEDY}"
             )
         return values
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from prunedata.errors import DamagedStore, PrunedataError
 from prunedata.store import schema, slots
+from prunedata.store.pointer import REMEDY
 from prunedata.store.run_store import read_run
 from tests.common.programs import FEWER
 from tests.store.stored_runs import (
@@ -77,7 +78,7 @@ class TestFiles:
             copy = Path(shutil.copytree(place, place.with_name(f"copy-{number}")))
             gone = copy / path.relative_to(place)
             shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
-            assert_refused(copy, DamagedStore)
+            assert str(assert_refused(copy, DamagedStore)).endswith(REMEDY)
 
     @pytest.mark.parametrize("length", [0, 1, 299, -1])
     def test_cut_short(self, place, name, length):
@@ -112,7 +113,7 @@ class TestFiles:
     def test_every_bit_of_a_byte_of_the_data(self, place, name, instant):
         path = place / f"{name}-{slot(place)}" / "c" / "0"
         for _ in flips(path, instant):
-            assert_refused(place, DamagedStore)
+            assert str(assert_refused(place, DamagedStore)).endswith(REMEDY)
 
 
 class TestMetadata:
