@@ -46,7 +46,7 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         if not isinstance(self.schedule, Schedule):
-            raise PrunedataError(f"Expected a Schedule. Got {self.schedule!r}.")
+            raise PrunedataError(f"Expected a Schedule. Got {self.schedule!r}: pass a number of epochs as epochs=30.")
         samples = integer("samples", self.samples, 1)
         _check_memory(samples)
         prune = self.prune

@@ -169,6 +169,11 @@ class Pruner:
     ) -> None:
         if policy is None:
             policy = "auto" if schedule is None else DroppingCount()
+        if isinstance(samples, Schedule):
+            raise PrunedataError(
+                "Expected samples first. Got a Schedule: write Pruner(samples, schedule), or Pruner(schedule=...), and "
+                "wrap() finds their number."
+            )
         when = scheduled(schedule, epochs)
         given = None if keys is None else hash_keys(keys)
         if samples is None and given is not None:

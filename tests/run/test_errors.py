@@ -209,6 +209,8 @@ def test_a_run_that_never_prunes_warns_and_runs(why):
         ({"batch_size": 0}, "batch_size to be at least 1. Got 0"),
         ({"batch_size": 2.0}, "batch_size to be an integer. Got 2.0"),
         ({"schedule": (4, 4, 1, 1, 1)}, r"Expected a Schedule. Got \(4"),
+        ({"schedule": 30}, "Expected a Schedule. Got 30: pass a number of epochs as epochs="),
+        ({"samples": SCHEDULE, "schedule": None}, r"Got a Schedule: write Pruner\(samples, schedule\)"),
         ({"policy": "random"}, "policy.*Got 'random'"),
         ({"policy": Random}, r"policy.*Got the class Random: call it, Random\(\)"),
         ({"resume": True}, "store to resume from"),
