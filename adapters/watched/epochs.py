@@ -134,7 +134,10 @@ class WatchedEpochs:
     def record(self, ids: SomeIds, losses: torch.Tensor | None) -> None:
         """Record a batch's losses, shape (n,). Raise :class:`PrunedataError` for None: no loss per sample was found."""
         if losses is None:
-            raise PrunedataError("its step calls no loss function of PyTorch's that has a loss for each sample")
+            raise PrunedataError(
+                "its step calls no loss function of PyTorch's that compares outputs with targets, and has a loss for "
+                f"each of the {len(ids)} samples of its batch: a collate function must not leave samples out"
+            )
         self.open()
         self._take(ids, losses, None, None, [len(ids)])
 

@@ -19,7 +19,8 @@ from prunedata.types import SomeIds
 
 __all__ = ["Loops"]
 
-STRANGE = "its loss is computed with targets that are not in the batches of its loader"
+REMEDY = "in the script, pruner.wrap(loader) takes any losses"
+STRANGE = f"its loss is computed with targets that are not in the batches of its loader as tensors: {REMEDY}"
 
 
 class Loops:
@@ -31,7 +32,7 @@ class Loops:
     one: until then its loss may have further parts.
     """
 
-    UNSEEN = "its loop calls no loss function of PyTorch's with targets of its batches"
+    UNSEEN = f"its loop calls no loss function of PyTorch's that compares outputs with targets of its batches: {REMEDY}"
 
     def __init__(self, session: Any) -> None:
         self._session = session

@@ -29,6 +29,12 @@ def own_loss(training, values, labels, places):
     training.step(-F.log_softmax(training.net(values), 1)[range(len(labels)), labels].mean())
 
 
+def by_angles(training, values, labels, places):
+    """Compares outputs with each other, though by targets."""
+    alike = torch.where(labels == labels.flip(0), 1, -1)
+    training.step(F.cosine_embedding_loss(training.net(values), training.net(values.flip(0)), alike))
+
+
 def own_target(training, values, labels, places):
     training.step(F.mse_loss(training.net(values), torch.zeros(len(labels), 3)))
 
@@ -131,6 +137,7 @@ def test_where_the_batches_of_a_pass_come_again_the_next_are_not_watched(loop, w
     ("loop", "why"),
     [
         (over(own_loss), "not watched: its loop calls no loss function"),
+        (over(by_angles), "not watched: its loop calls no loss function of PyTorch's that compares outputs"),
         (over(own_target), "not watched: its loss is computed with targets that are not in the batches"),
         (over(own_target, **LIVE_ON), "not watched: its loss is computed with targets that are not in the batches"),
         (over(in_halves), "not watched: its loss is computed with targets that are not in the batches"),
@@ -139,7 +146,7 @@ def test_where_the_batches_of_a_pass_come_again_the_next_are_not_watched(loop, w
             partial(of_objects, collate=objects_longest_first),
             "watched no longer: its collate function changes the order",
         ),
-        (over(plainly, collate_fn=but_the_first), "a loss for each sample"),
+        (over(plainly, collate_fn=but_the_first), "16 samples of its batch: a collate function must not"),
         (over(plainly, sampler=SLICES, shuffle=None, batch_size=None), "watched no longer: its sampler asks for"),
         (over(plainly, dataset=KEYED, sampler=KEYED, shuffle=None), "watched no longer: its sampler asks for"),
         (with_a_generator, "not watched: its loss is computed with targets that are not in the batches"),
@@ -153,6 +160,7 @@ def test_where_the_batches_of_a_pass_come_again_the_next_are_not_watched(loop, w
     ],
     ids=[
         "own loss",
+        "angles",
         "own target",
         "own target, persistent",
         "halves",
