@@ -122,26 +122,36 @@ SORTS = (
 
 
 class Collate:
-    """Collates samples by the user's function, and passes their ids on.
+    """Collates samples by the user's function, and passes on the ids of those that it puts into the batch.
 
-    If the first batches of a process show that the function changes the order of the samples, it raises
-    :class:`PrunedataError`. With ``tells`` it returns no ids from then on, and the batches as they are. The function is
-    called once for each batch, as it may draw random numbers.
+    If the first batches of a process show that the function changes the order of the samples, or any that it puts
+    others in the place of None, it raises :class:`PrunedataError`. With ``tells`` it returns no ids from then on, and
+    the batches as they are. The function is called once for each batch, as it may draw random numbers.
     """
 
     batches, enough = 6, 4
 
     def __init__(self, collate: Callable[[Any], Any], *, tells: bool = False) -> None:
         self.collate, self.tells = collate, tells
-        self._left = 0 if collate is default_collate else self.batches
+        self._is_own = collate is not default_collate
+        self._left = self.batches if self._is_own else 0
         """How many more batches are looked at."""
         self._moved = 0
 
     def __call__(self, fetched: tuple[SomeIds, Any]) -> tuple[SomeIds, Any]:
         """Return the ids, and the collated samples."""
         ids, samples = fetched
+        is_listed = self._is_own and isinstance(samples, list) and len(samples) == len(ids)
         before = list(samples) if self._left and isinstance(samples, list) else []
+        are_there = [sample is not None for sample in samples] if is_listed else []
         batch = self.collate(samples)  # it may sort the list itself
+        if not all(are_there):
+            with suppress(Exception):  # a batch may be anything
+                rows = {len(each) for each in tensors_in(batch) if each.ndim}
+                if len(ids) in rows:  # filled with others, and which rows these are is unknown
+                    self._moved = self.enough
+                elif sum(are_there) in rows:
+                    ids = ids[are_there]
         if before:
             self._left -= 1
             with suppress(Exception):  # samples and batches may be anything

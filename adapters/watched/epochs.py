@@ -136,7 +136,7 @@ class WatchedEpochs:
         if losses is None:
             raise PrunedataError(
                 "its step calls no loss function of PyTorch's that compares outputs with targets, and has a loss for "
-                f"each of the {len(ids)} samples of its batch: a collate function must not leave samples out"
+                f"each of the {len(ids)} samples of its batch: a collate function may leave out None alone"
             )
         self.open()
         self._take(ids, losses, None, None, [len(ids)])

@@ -24,8 +24,10 @@ from tests.watch.loops import (
     LIVE_ON,
     OTHERS,
     SAMPLES,
+    Broken,
     Places,
     Training,
+    but_those,
     loader,
     of_dicts,
     of_objects,
@@ -269,7 +271,8 @@ def of_one_batch(training, epochs):
 
 
 LOOPS = {
-    "plain": over(plainly), "without the last": over(plainly, drop_last=True), "alone": over(plainly, batch_size=1),
+    "plain": over(plainly), "without the last": over(plainly, drop_last=True),
+    "without some": over(plainly, dataset=Broken(), collate_fn=but_those), "alone": over(plainly, batch_size=1),
     "weights": over(weighted), "accumulation": over(in_parts), "logarithms": over(of_logarithms),
     "one hot": over(one_hot), "of itself": over(of_itself), "another target": over(with_another_target),
     "teacher": over(with_a_teacher), "teacher, many": over(with_a_teacher, batch_size=4), "soft": over(softly),

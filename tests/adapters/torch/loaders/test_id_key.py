@@ -141,15 +141,17 @@ def without_none(samples):
     return default_collate([sample for sample in samples if sample is not None])
 
 
-@WORKERS
-def test_samples_that_are_dropped(workers):
-    class Broken(Items):
-        def __getitem__(self, index):
-            return None if index % 10 == 0 else super().__getitem__(index)
+class Broken(Items):
+    def __getitem__(self, index):
+        return None if index % 10 == 0 else super().__getitem__(index)
 
+
+@WORKERS
+@pytest.mark.parametrize("key", ["id", None])
+def test_samples_that_are_dropped(workers, key):
     pruner = make_pruner()
     options = {"batch_size": BATCH, "num_workers": workers, "collate_fn": without_none}
-    loader = wrap(DataLoader(Broken(), **options), pruner, with_ids=True, id_key="id")
+    loader = wrap(DataLoader(Broken(), **options), pruner, with_ids=True, id_key=key)
     pruner.begin_epoch()
     for ids, (_, index) in loader:
         assert ids.tolist() == index.tolist()
@@ -157,6 +159,18 @@ def test_samples_that_are_dropped(workers):
     pruner.skip(11)
     pruner.end_epoch()
     assert pruner.history[0]["observed"] == SAMPLES - 11
+
+
+def test_samples_that_others_are_put_in_the_place_of_are_refused():
+    def filled(samples):
+        there = [sample for sample in samples if sample is not None]
+        return default_collate(there + there[: len(samples) - len(there)])
+
+    pruner = make_pruner()
+    loader = wrap(DataLoader(Broken(), batch_size=BATCH, collate_fn=filled), pruner)
+    pruner.begin_epoch()
+    with pytest.raises(PrunedataError, match="id_key"):
+        list(loader)
 
 
 def test_a_dataset_that_gives_another_sample_says_which():
