@@ -5,10 +5,14 @@ sees it, and records them with the losses; the callback opens and ends the epoch
 """
 
 try:
-    import keras  # noqa: F401 (only to say what is missing)
-    import tensorflow  # noqa: F401
+    import keras
+    import tensorflow  # noqa: F401 (only to say what is missing)
 except ImportError as error:
     raise ImportError("prunedata.adapters.keras needs Keras 3 and TensorFlow: pip install tensorflow") from error
+if tuple(map(int, keras.__version__.split(".")[:2])) < (3, 7):  # its losses and masks were other objects
+    raise ImportError(
+        f"prunedata.adapters.keras needs Keras 3.7 or newer. Got {keras.__version__}: pip install --upgrade keras"
+    )
 
 from prunedata.adapters.keras.callback import PruneCallback
 from prunedata.adapters.keras.model import PruneMixin

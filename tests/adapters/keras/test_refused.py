@@ -1,10 +1,13 @@
 """What ``fit`` cannot do with a pruned dataset: each is refused with the reason."""
 
+import importlib
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import prunedata.adapters.keras
 from prunedata.adapters.keras import PruneCallback, PruneMixin, wrap
 from prunedata.errors import LossError, NotInEpoch, PrunedataError
 from tests.adapters.helpers.keras import DIGITS, IMAGES, SAMPLES, Model, data, fit, make_model
@@ -106,3 +109,9 @@ def test_several_devices_are_refused(monkeypatch):
     monkeypatch.setattr(keras.distribution, "distribution", lambda: "two devices")
     with pytest.raises(PrunedataError, match=r"Expected one device.*several devices with PyTorch"):
         fit(make_model(), make_pruner(SAMPLES))
+
+
+def test_an_older_keras(monkeypatch):
+    monkeypatch.setattr(keras, "__version__", "3.6.0")
+    with pytest.raises(ImportError, match=r"needs Keras 3\.7 or newer\. Got 3\.6\.0"):
+        importlib.reload(prunedata.adapters.keras)
