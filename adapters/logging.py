@@ -1,6 +1,5 @@
 """Loggers: ``log(pruner, to)`` writes the figures of each finished epoch to TensorBoard or Weights & Biases."""
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -41,10 +40,9 @@ def log(pruner: Pruner, to: Any) -> None:
     """
     if not isinstance(pruner, Pruner):
         raise PrunedataError(f"Expected a Pruner to log. Got {type(pruner).__name__}.")
-    wandb = sys.modules.get("wandb")
     if all(callable(getattr(to, name, None)) for name in ("add_scalar", "add_histogram_raw")):
         pruner.attach(EpochLogger(pruner, to, _to_tensorboard))
-    elif wandb is not None and isinstance(to, wandb.Run):
+    elif all(callable(getattr(to, name, None)) for name in ("define_metric", "log")):  # wandb 0.19 has no wandb.Run
         to.define_metric("prunedata/epoch")
         to.define_metric("prunedata/*", step_metric="prunedata/epoch")
         pruner.attach(EpochLogger(pruner, to, _to_wandb))

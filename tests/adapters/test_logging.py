@@ -2,6 +2,7 @@
 
 import sys
 from types import ModuleType
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -133,3 +134,14 @@ def test_every_epoch_is_logged_beside_what_the_user_logs(run):
 def test_what_is_no_run_of_wandb_is_refused(run):
     with pytest.raises(PrunedataError, match="Got str"):
         log(Pruner(10, Schedule.steady(12), prune=0.2), "run")
+
+
+def test_a_run_is_known_by_its_methods():
+    """As those of releases that do not export its class."""
+    pytest.importorskip("wandb")
+    run, pruner = Mock(spec=["define_metric", "log"]), Pruner(8, epochs=2)
+    log(pruner, run)
+    for epoch in pruner.epochs():
+        for ids in epoch.batches(4):
+            pruner.observe(np.cos(ids) + 2, ids)
+    assert [call.args[0]["prunedata/epoch"] for call in run.log.mock_calls] == [0, 1]
