@@ -118,7 +118,7 @@ class Captured:
         ours = list[_Call]()
         for call in [call for call in self._calls if call.result is returned] or self._calls:
             like = next((at for at, other in enumerate(ours) if call.is_mixed_with(other)), None)
-            if like is None:
+            if like is None or self._has_columns(call.target, ours[like].target):
                 ours.append(call)
             elif self._has(call.target) and not self._has(ours[like].target):
                 ours[like] = call
@@ -143,6 +143,12 @@ class Captured:
     def _has(self, target: Any) -> bool:
         """Whether a target is a tensor of the batch."""
         return any(isinstance(each, torch.Tensor) and _are_equal(each, target) for each in tree_leaves(self._batch))
+
+    def _has_columns(self, *targets: torch.Tensor) -> bool:
+        """Whether targets are columns of one tensor of the batch: labels of several tasks, alike by chance."""
+        leaves = [each for each in tree_leaves(self._batch) if isinstance(each, torch.Tensor) and each.ndim == 2]
+        tables = [each.unbind(1) for each in leaves if each.dtype == targets[0].dtype]
+        return any(all(any(_are_equal(own, each) for own in table) for each in targets) for table in tables)
 
     def keep(self, which: list[bool]) -> None:
         """Forget all other calls."""
