@@ -1,12 +1,13 @@
-"""The callback: ``fit`` opens and ends the epochs of a run."""
+"""The callback: ``fit`` opens and ends the epochs of a run; and the wrapped dataset that it comes with."""
 
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from prunedata.adapters.keras.fit import replicas_of
+from prunedata.adapters.keras.fit import pruner_of, replicas_of
 from prunedata.adapters.keras.recorders import recorder_for
+from prunedata.adapters.tensorflow.checks import stages
 from prunedata.adapters.tensorflow.dataset import Gate
 from prunedata.errors import PrunedataError, SkippedSamples
 from prunedata.findings.monitor import Mode, is_lower_better, monitored
@@ -105,3 +106,85 @@ class PruneCallback(keras.callbacks.Callback):  # type: ignore[misc]
         if self._training and self.recorder.count >= self._expected:
             self._gate.delivery.end()
         self._training = False
+
+
+def check_call(x: Any, arguments: dict[str, Any], pruner: Pruner | None) -> None:
+    """Raise for a wrapped dataset without its callback, a callback without its dataset, or unsupported arguments."""
+    found = pruner_of(x)
+    if found is not pruner:
+        raise PrunedataError(
+            "Expected a pruned dataset and PruneCallback(pruner) among the callbacks, of one pruner. "
+            f"Got {_named(found, 'dataset')} and {_named(pruner, 'callback')}."
+        )
+    if pruner is None:
+        return
+    spec = x.element_spec
+    if not (isinstance(spec, tuple) and len(spec) == 2 and getattr(spec[0], "dtype", None) == tf.int64):
+        raise PrunedataError(
+            "Expected batches of (ids, data), where data is (x, y) or (x, y, weights). "
+            f"Got {spec}. Keep the ids in map(): map(lambda id, sample: (id, parse(sample)))."
+        )
+    if len(spec[0].shape) != 1:
+        raise PrunedataError(
+            f"Expected batches, with ids of shape (n,). Got ids of shape {spec[0].shape}: use batch()."
+        )
+    if int(x.cardinality()) == tf.data.INFINITE_CARDINALITY:
+        raise PrunedataError("Expected a dataset that ends. Got one with repeat(): fit(epochs=...) repeats it.")
+    steps = arguments.get("steps_per_epoch")
+    if steps is not None:
+        raise PrunedataError(
+            f"Expected no steps_per_epoch. Got {steps}: an epoch has as many steps as the samples that it keeps make, "
+            "and Keras counts them. Leave it out."
+        )
+    if arguments.get("class_weight") is not None:
+        raise PrunedataError(
+            "Expected no class_weight. Got one: yield sample weights from the dataset, (x, y, weights)."
+        )
+
+
+def _named(pruner: Pruner | None, what: str) -> str:
+    return f"no pruned {what}" if pruner is None else f"a {what} of the Pruner at {id(pruner):#x}"
+
+
+def sized(dataset: Any, samples: int) -> Any:
+    """Return the same dataset with the greatest number of batches of an epoch as its length for Keras.
+
+    Of a dataset whose length it does not know, Keras takes the length of the first epoch for that of all, and cuts
+    longer ones off. Of one with too large a length it begins a step that has no data, which draws random numbers.
+    """
+    known = int(dataset.cardinality())
+    return dataset if known >= 0 else _Sized(dataset, _most_batches(dataset, samples))
+
+
+def _most_batches(dataset: Any, samples: int) -> int:
+    sizes = []
+    for stage in stages(dataset):
+        name = type(stage).__name__
+        if hasattr(stage, "pruner"):
+            break
+        if "Batch" in name and name not in ("_BatchDataset", "_ParallelBatchDataset", "_PaddedBatchDataset"):
+            return samples
+        if hasattr(stage, "_batch_size"):
+            sizes.append(int(stage._batch_size))
+    if len(sizes) != 1:
+        return samples
+    drops = dataset.element_spec[0].shape[0] is not None  # a size is fixed if what is left over is dropped
+    return max(samples // sizes[0], 1) if drops else -(-samples // sizes[0])
+
+
+class _Sized(tf.data.Dataset):  # type: ignore[misc]
+    def __init__(self, dataset: Any, batches: int) -> None:
+        self._dataset, self._batches = dataset, batches
+        super().__init__(dataset._variant_tensor)
+
+    def _inputs(self) -> list[Any]:
+        return [self._dataset]
+
+    @property
+    def element_spec(self) -> Any:
+        """As the dataset's."""
+        return self._dataset.element_spec
+
+    def cardinality(self) -> Any:
+        """The most batches that an epoch can have."""
+        return tf.constant(self._batches, tf.int64)

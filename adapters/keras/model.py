@@ -6,8 +6,7 @@ from typing import Any
 
 import keras
 
-from prunedata.adapters.keras.callback import PruneCallback
-from prunedata.adapters.keras.fit import check_call, check_other, end_epoch, sized, without_ids
+from prunedata.adapters.keras.fit import check_other, end_epoch, without_ids
 from prunedata.adapters.keras.losses import labels_of, logits_of, sample_losses, weighed
 from prunedata.errors import PrunedataError
 from prunedata.types import AnyBase
@@ -34,10 +33,14 @@ class PruneMixin(AnyBase):  # type: ignore[misc]
 
     def fit(self, x: Any = None, *args: Any, **options: Any) -> Any:
         """As ``keras.Model.fit``; with a :class:`PruneCallback` among the callbacks, on a pruned dataset."""
+        # It needs TensorFlow, which a model that is watched does without.
+        from prunedata.adapters.keras.callback import PruneCallback, check_call, sized  # noqa: PLC0415
+
         arguments = inspect.signature(super().fit).bind(x, *args, **options).arguments
         callbacks = arguments.get("callbacks") or []
         callbacks = getattr(callbacks, "callbacks", callbacks)
         callback = next((each for each in callbacks if isinstance(each, PruneCallback)), None)
+        check_other(arguments.get("validation_data"), "validate")
         check_call(x, arguments, None if callback is None else callback.pruner)
         recorder = None if callback is None else callback.recorder
         if recorder is not self._prune_recorder:
