@@ -34,7 +34,8 @@ SLOW, LONG = (
 """Files and test functions that take long, as ``python -m tests --list-slow`` found; and tests that take longest,
 listed by hand: where several show alike things, one of them stays for CI."""
 MANY = 3
-"""Of a function with so many slow cases, or more, CI runs half. Pages are no such cases: each has its own code."""
+"""Of a function with so many slow cases, or more, CI runs a third and one more. Pages are no such cases: each has its
+own code."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -59,7 +60,7 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.filterwarnings(large))
     for those in cases.values():
         if len(those) >= MANY:  # in an order that has nothing to do with their parameters, and is the same in every run
-            for item in sorted(those, key=lambda item: crc32(item.nodeid.encode()))[(len(those) + 1) // 2 :]:
+            for item in sorted(those, key=lambda item: crc32(item.nodeid.encode()))[1 + len(those) // 3 :]:
                 item.add_marker(pytest.mark.long)
 
 
