@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 try:
     import keras
 except ImportError as error:
-    raise ImportError("prunedata.adapters.keras needs Keras 3: pip install keras") from error
+    raise ImportError("prunedata.adapters.keras needs Keras 3 and its backend: pip install keras tensorflow") from error
 if tuple(map(int, keras.__version__.split(".")[:2])) < (3, 7):  # its losses and masks were other objects
     raise ImportError(
         f"prunedata.adapters.keras needs Keras 3.7 or newer. Got {keras.__version__}: pip install --upgrade keras"

@@ -46,10 +46,19 @@ def test_another_backend_is_refused(monkeypatch):
         PruneCallback(make_pruner(SAMPLES))
 
 
-def test_without_keras_the_extra_is_named():
-    code = "import sys; sys.modules['keras'] = None\nimport prunedata.adapters.keras"
+@pytest.mark.parametrize(
+    ("package", "backend", "told"),
+    [
+        ("keras", "torch", "pip install keras tensorflow"),
+        ("tensorflow", "tensorflow", "pip install keras tensorflow"),
+        pytest.param("tensorflow", "torch", "PruneMixin of prunedata.adapters.keras needs", marks=pytest.mark.slow),
+    ],
+)
+def test_what_is_missing_is_named(package, backend, told, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", backend)
+    code = f"import sys; sys.modules['{package}'] = None\nfrom prunedata.adapters.keras import PruneMixin"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "pip install tensorflow" in done.stderr
+    assert told in done.stderr
 
 
 @pytest.mark.parametrize("backend", FIT)

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from prunedata import Pruner
 from prunedata.adapters.keras import PruneCallback, PruneMixin, wrap
-from prunedata.adapters.keras import model as adapter
+from prunedata.adapters.keras import callback as adapter
 from prunedata.errors import FinishedWarning, PrunedataError, SkippedSamples, UnweighedWarning
 from prunedata.policies.rules import DroppingCount
 from tests.adapters.helpers.keras import (
