@@ -122,11 +122,12 @@ SORTS = (
 
 
 class Collate:
-    """Collates samples by the user's function, and passes on the ids of those that it puts into the batch.
+    """Collates samples by the user's function, and passes their ids on.
 
     If the first batches of a process show that the function changes the order of the samples, or any that it puts
     others in the place of None, it raises :class:`PrunedataError`. With ``tells`` it returns no ids from then on, and
-    the batches as they are. The function is called once for each batch, as it may draw random numbers.
+    the batches as they are; samples that are None and dropped then have no ids. The function is called once for each
+    batch, as it may draw random numbers.
     """
 
     batches, enough = 6, 4
@@ -150,7 +151,7 @@ class Collate:
                 rows = {len(each) for each in tensors_in(batch) if each.ndim}
                 if len(ids) in rows:  # filled with others, and which rows these are is unknown
                     self._moved = self.enough
-                elif sum(are_there) in rows:
+                elif self.tells and sum(are_there) in rows:  # ranks that share batches must know them beforehand
                     ids = ids[are_there]
         if before:
             self._left -= 1

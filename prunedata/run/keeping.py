@@ -204,7 +204,7 @@ def _check_run(given: dict[str, Any], stored: dict[str, Any]) -> None:
             " If rows were added or removed, a run with keys can follow them: pass keys=... and follow=True; or, if "
             "the wrapped object has names of its own, follow=True and no number of samples."
         )
-    elif LABELS in differ and LABELS in given and LABELS in stored:  # perhaps found, and nobody passed them
+    elif LABELS in differ and LABELS in given and LABELS in stored:  # both runs know labels, perhaps without labels=
         longer = (
             " These are the labels of the data set, unless labels= passes others: since the run began, rows were moved "
             "or labels changed. Losses by the old labels say nothing of the new ones: after correcting labels, name "

@@ -148,7 +148,7 @@ def _gives_once(source: Any) -> bool | None:
     A sampler may have an attribute ``gives_once``, which adapters set for samplers that they know.
     """
     if isinstance(source, Sequence):
-        with suppress(TypeError):  # of slices or lists, which are told of when they come
+        with suppress(TypeError):  # slices and lists cannot be in a set; their batches raise a clear error
             return len(set(source)) == len(source)
         return None
     if type(source) is SubsetRandomSampler:
